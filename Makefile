@@ -1,0 +1,42 @@
+# Two commands need nothing but Python 3.11 and make:   make train   |   make test
+PYTHON ?= python3.11
+BIN    := .venv/bin
+
+# In the environment, not as `pip -c`: only so does the constraint reach isolated builds too.
+export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: help install train test test-slow lint bench clean
+
+help:  ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+install: .venv/installed  ## make .venv with everything in it
+
+.venv/installed: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Pronk needs Python 3.11 or newer; say which with: make PYTHON=/path/to/python"; exit 1; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --editable '.[dev]'
+	@touch $@
+
+train: install  ## train CartPole until it is solved, then play it
+	$(BIN)/pronk train cartpole
+	$(BIN)/pronk eval last --episodes 100
+
+test: lint  ## lint, then every test that is not slow
+	$(BIN)/pytest
+
+test-slow: install  ## the long trainings that back the claims in docs/results
+	$(BIN)/pytest -m slow --timeout=1800
+
+lint: install  ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: install  ## how fast this machine trains, against its own limit
+	$(BIN)/pronk bench cartpole
+
+clean:  ## remove .venv and caches (runs/ stays)
+	rm -rf .venv build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,5 @@
+"""python -m pronk."""
+
+from pronk.cli import main
+
+main()

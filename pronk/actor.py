@@ -1,0 +1,107 @@
+"""The actor: environments + policy + port. It fills one unroll at a time, for ever."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from pronk.config import Config
+from pronk.envs import VectorEnv, make_env
+from pronk.layout import UnrollLayout
+from pronk.networks import make_network
+from pronk.policy import Policy
+from pronk.seeding import actor_seeds
+from pronk.transport import ActorPort, Closed
+from pronk.types import Array, EnvSpec, Tree, Unroll, leaves, map_tree, unroll_specs
+
+
+class Actor:
+    """Plays N environments with one policy. An unroll begins where the last one ended."""
+
+    def __init__(self, env: VectorEnv, policy: Policy, port: ActorPort, seeds: list[int]) -> None:
+        self._env, self._policy, self._port = env, policy, port
+        self._now = env.reset(seeds)
+
+    def run(self) -> None:
+        """Play until the learner is gone."""
+        try:
+            while True:
+                self.advance()
+        except Closed:
+            return
+
+    def advance(self) -> None:
+        """Play one unroll and send it."""
+        with self._port.unroll() as unroll:
+            self._policy.load(self._port.parameters())
+            self._play(unroll)
+            check_finite(unroll)
+
+    def _play(self, unroll: Unroll) -> None:
+        """Fill every field. The parameters change only between unrolls, so one version serves them all."""
+        unroll.version[:] = self._policy.version
+        unroll.task[:] = 0
+        map_tree(np.copyto, unroll.state, self._policy.state)
+        self._observe(unroll, 0)
+        for t in range(unroll.reward.shape[0]):
+            observation = map_tree(lambda array, t=t: array[t], unroll.observation)
+            unroll.action[t], unroll.log_prob[t] = self._policy.act(observation, unroll.first[t])
+            self._now = self._env.step(unroll.action[t])
+            unroll.reward[t] = self._now.reward
+            unroll.discount[t] = self._now.discount
+            unroll.valid[t] = self._now.valid
+            unroll.episode_return[t] = self._now.episode_return
+            unroll.episode_length[t] = self._now.episode_length
+            self._observe(unroll, t + 1)
+
+    def _observe(self, unroll: Unroll, t: int) -> None:
+        write(unroll.observation, t, self._now.observation)
+        unroll.first[t] = self._now.first
+
+
+def write(destination: Tree, t: int, source: Tree) -> None:
+    """destination[t] = source, for every leaf."""
+    if isinstance(destination, dict):
+        for key, part in destination.items():
+            write(part, t, source[key])
+    else:
+        destination[t] = source
+
+
+def check_finite(unroll: Unroll) -> None:
+    """A NaN is found where it arises, not hours later in the weights."""
+    named: list[tuple[str, Array]] = [("reward", unroll.reward), *leaves(unroll.observation, "observation")]
+    for name, array in named:
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            t, environment = np.argwhere(~np.isfinite(array))[0][:2]
+            value = np.asarray(array[t, environment]).reshape(-1)
+            bad = value[~np.isfinite(value)][0]
+            raise FloatingPointError(f"environment {environment} returned {bad} in its {name}")
+
+
+def specs_for(config: Config, spec: EnvSpec, state_spec: Tree) -> Unroll:
+    """The shape of one actor's unroll."""
+    assert isinstance(config.actors.envs, int), "resolved"
+    return unroll_specs(spec, state_spec, config.actors.unroll_length, config.actors.envs)
+
+
+@contextlib.contextmanager
+def make_actor(
+    config: Config, make_port: Callable[[UnrollLayout, int], ActorPort], index: int, life: int, generation: int
+) -> Iterator[Actor]:
+    """An actor with its environments; leaving the block closes them.
+
+    The same in every process and for every transport: both sides compute the layout from the configuration.
+    """
+    assert isinstance(config.actors.envs, int), "resolved"
+    policy_seed, env_seeds = actor_seeds(config.run.seed, index, life, generation, config.actors.envs)
+    env = make_env(config, config.actors.envs)
+    try:
+        network = make_network(env.spec, config.network)
+        policy = Policy(network, config.actors.envs, policy_seed)
+        layout = UnrollLayout(specs_for(config, env.spec, network.state_spec))
+        yield Actor(env, policy, make_port(layout, policy.parameters_nbytes), env_seeds)
+    finally:
+        env.close()

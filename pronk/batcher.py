@@ -1,0 +1,115 @@
+"""Unrolls -> batches of the configured width on the device.
+
+A batch is any number of columns: several unrolls side by side, or one unroll of many environments cut into several
+batches. Each is one block of memory, so it reaches a GPU in a single copy, from pinned memory, while the GPU still
+works on the batch before it (`prefetch`). On a CPU there is nothing to overlap, and staging ahead would only add lag.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pronk.layout import Layout, UnrollLayout
+from pronk.transport import LearnerPort
+from pronk.types import ArraySpec, Tree, Unroll, map_tree, map_unroll
+
+PER_ENVIRONMENT = ("state", "version", "task")  # fields whose first axis is the environment; elsewhere it is time
+
+
+class Batch(NamedTuple):
+    """The same columns twice: where the learner computes, and where the metrics read."""
+
+    tensors: Unroll
+    arrays: Unroll
+
+
+class Stage:
+    """Memory for one batch."""
+
+    def __init__(self, layout: UnrollLayout, device: torch.device) -> None:
+        self._pinned = device.type == "cuda"
+        self._host = torch.zeros(layout.nbytes, dtype=torch.uint8, pin_memory=self._pinned)
+        self.arrays = layout.view(self._host.numpy())
+        self._device_block = torch.empty_like(self._host, device=device) if device.type != "cpu" else self._host
+        self._tensors = Unroll(**tensor_views(layout, self._device_block))
+
+    def batch(self) -> Batch:
+        """Send what was written to `arrays` on its way to the device."""
+        if self._device_block is not self._host:
+            self._device_block.copy_(self._host, non_blocking=self._pinned)
+        return Batch(self._tensors, self.arrays)
+
+
+class Batcher:
+    """Takes unrolls from the port and gives batches of `batch_size` columns."""
+
+    def __init__(self, port: LearnerPort, specs: Unroll, batch_size: int, device: torch.device) -> None:
+        envs = specs.version.shape[0]
+        self._port, self._width = port, min(envs, batch_size)
+        self._unrolls_per_batch, self._batches_per_unroll = max(1, batch_size // envs), max(1, envs // batch_size)
+        layout = UnrollLayout(with_columns(specs, batch_size))
+        # Two sets: one with the learner, one being filled.
+        self._sets = deque([[Stage(layout, device) for _ in range(self._batches_per_unroll)] for _ in range(2)])
+        self._ready: deque[Stage] = deque()
+        self._prefetches = device.type != "cpu"
+
+    def next(self) -> Batch:
+        """The next batch; waits for unrolls where none is ready."""
+        if not self._ready:
+            self._stack()
+        return self._ready.popleft().batch()
+
+    def prefetch(self) -> None:
+        """Stage the next batch if its unrolls are there, without waiting."""
+        if self._prefetches and not self._ready and self._port.waiting >= self._unrolls_per_batch:
+            self._stack()
+
+    def _stack(self) -> None:
+        stages = self._sets[0]
+        with self._port.unrolls(self._unrolls_per_batch) as unrolls:
+            for index, stage in enumerate(stages):
+                for position, unroll in enumerate(unrolls):
+                    source = columns(unroll, index * self._width, self._width)
+                    target = columns(stage.arrays, position * self._width, self._width)
+                    map_unroll(np.copyto, target, source)
+        self._sets.rotate()
+        self._ready.extend(stages)
+
+
+def columns(unroll: Unroll, start: int, width: int) -> Unroll:
+    """Views of some environments of an unroll."""
+    chosen = slice(start, start + width)
+
+    def cut(name: str, field: Tree) -> Tree:
+        index = chosen if name in PER_ENVIRONMENT else (slice(None), chosen)
+        return map_tree(lambda array: array[index], field)
+
+    return Unroll(**{name: cut(name, field) for name, field in unroll._asdict().items()})
+
+
+def with_columns(specs: Unroll, count: int) -> Unroll:
+    """The specs of an unroll with another number of environments."""
+
+    def widen(name: str, field: Tree) -> Tree:
+        axis = 0 if name in PER_ENVIRONMENT else 1
+        return map_tree(
+            lambda spec: ArraySpec((*spec.shape[:axis], count, *spec.shape[axis + 1 :]), spec.dtype, spec.categories),
+            field,
+        )
+
+    return Unroll(**{name: widen(name, field) for name, field in specs._asdict().items()})
+
+
+def tensor_views(layout: Layout, block: Tensor) -> Tree:
+    """Tensors over a block of bytes on any device, as `Layout.view` gives arrays."""
+
+    def view(offset: int, spec: ArraySpec) -> Tensor:
+        dtype = getattr(torch, spec.dtype)
+        return block[offset : offset + spec.size * dtype.itemsize].view(dtype).view(spec.shape)
+
+    return map_tree(view, layout.offsets, layout.specs)

@@ -1,0 +1,91 @@
+"""How fast this machine trains a configuration, against its own limit.
+
+Each part is first measured alone on one core: stepping environments, choosing actions, learning from a batch. A step
+needs all three, so the best that the machine could do is limit = cores / (1/env + 1/inference + 1/learner).
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from pronk.actor import Actor, specs_for
+from pronk.batcher import Batcher
+from pronk.config import Config, available_cores
+from pronk.envs import make_env
+from pronk.layout import UnrollLayout
+from pronk.learner import Learner, choose_device
+from pronk.networks import make_network
+from pronk.policy import Policy
+from pronk.train import train
+from pronk.transport.local import LocalTransport
+
+WARM_UP_SECONDS = 3.0  # of the whole system, left out of its rate
+
+
+def measure(config: Config, seconds: float) -> dict[str, Any]:
+    """All figures in steps/s, but for `efficiency` (trained / limit) and `cores`."""
+    config = config.resolved()
+    alone = measure_alone(config, seconds / 5)
+    limit = available_cores() / sum(1 / rate for rate in alone.values())
+    trained = measure_whole(config, seconds)
+    return {**alone, "limit": limit, "trained": trained, "efficiency": trained / limit, "cores": available_cores()}
+
+
+def measure_alone(config: Config, seconds: float) -> dict[str, float]:
+    """Each part on one core, on data that it meets in training."""
+    assert isinstance(config.actors.envs, int), "resolved"
+    torch.set_num_threads(1)
+    count, length = config.actors.envs, config.actors.unroll_length
+    env = make_env(config, count)
+    try:
+        learner = Learner(config, env.spec, choose_device(config.learner.device))
+        policy = Policy(make_network(env.spec, config.network), count, seed=1)
+        specs = specs_for(config, env.spec, learner.network.state_spec)
+        port = LocalTransport(UnrollLayout(specs))
+        port.publish(learner.parameters())
+        actor = Actor(env, policy, port, list(range(count)))
+        port.while_waiting = actor.advance
+        batch = Batcher(port, specs, config.learner.batch_size, torch.device("cpu")).next()
+        seen = env.reset(list(range(count)))
+        observation = {key: np.array(part) for key, part in seen.observation.items()} if isinstance(
+            seen.observation, dict
+        ) else np.array(seen.observation)
+        action, _ = policy.act(observation, seen.first)
+        return {
+            "env": rate(lambda: env.step(action), count, seconds),
+            "inference": rate(lambda: policy.act(observation, seen.first), count, seconds),
+            "learner": rate(
+                lambda: learner.step(batch.tensors, 1e-9, lambda: None), length * config.learner.batch_size, seconds
+            ),
+        }
+    finally:
+        env.close()
+
+
+def rate(call: Callable[[], object], steps: int, seconds: float) -> float:
+    """Steps per second of a call that makes `steps` of them."""
+    call()
+    began, calls = time.perf_counter(), 0
+    while time.perf_counter() - began < seconds:
+        call()
+        calls += 1
+    return calls * steps / (time.perf_counter() - began)
+
+
+def measure_whole(config: Config, seconds: float) -> float:
+    """Trained steps per second of the whole system, after its start."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "run"
+        endless = config.replace({"run.stop_return": None, "run.total_steps": 10**12, "run.log_every_seconds": 0.5})
+        train(endless, run_dir=path, display=Stopwatch(WARM_UP_SECONDS + seconds))
+        lines = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
+    first = next(line for line in lines if line["wall_seconds"] >= lines[0]["wall_seconds"] + WARM_UP_SECONDS)
+    return (lines[-1]["env_steps"] - first["env_steps"]) / (lines[-1]["wall_seconds"] - first["wall_seconds"])

@@ -1,0 +1,202 @@
+"""The run directory and its checkpoints.
+
+    config.yaml      the resolved configuration          metrics.jsonl    a line about every second
+    summary.json     totals and final values             checkpoints/     last K and best
+    tensorboard/     the same numbers as curves          logs/            one per worker
+
+A checkpoint is written aside, synced and renamed, so one that is there is whole. It holds tensors and plain data only,
+and is read without unpickling arbitrary objects.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import re
+import shutil
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from pronk.config import Config, read_yaml, validate
+from pronk.types import UserError
+
+FORMAT = 1  # raise it when a checkpoint's content changes
+RUNS = Path("runs")
+BEST = "best.pt"
+
+
+class RunDirectory:
+    """Where one run lives."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.checkpoints = path / "checkpoints"
+        self.logs = path / "logs"
+        self.tensorboard = path / "tensorboard"
+        self.metrics = path / "metrics.jsonl"
+        self.summary = path / "summary.json"
+        self.config = path / "config.yaml"
+
+    @classmethod
+    def create(cls, path: Path, config: Config) -> RunDirectory:
+        """A new one; a used one is refused."""
+        run = cls(path)
+        if path.is_dir() and any(path.iterdir()):
+            raise UserError(f"{path} is in use; add --resume to go on with it, or choose another --run-dir")
+        try:
+            for folder in (run.checkpoints, run.logs, run.tensorboard):
+                folder.mkdir(parents=True)
+        except OSError as error:
+            raise UserError(f"cannot make the run directory {path}: {error.strerror}") from None
+        write_atomically(run.config, config.to_yaml().encode())
+        return run
+
+    @classmethod
+    def open(cls, path: Path) -> RunDirectory:
+        """One that exists."""
+        run = cls(path)
+        if not path.is_dir():
+            raise UserError(f"no run directory {path}{_known_runs(path)}")
+        if not run.config.is_file():
+            raise UserError(f"{path} is not a run directory: it has no config.yaml")
+        return run
+
+    def load_config(self) -> Config:
+        """The configuration the run was made with."""
+        return validate(read_yaml(self.config), str(self.config))
+
+    def save(self, state: dict[str, Any], keep: int, best: bool = False) -> Path:
+        """Write a checkpoint, named after its environment steps; drop the oldest beyond `keep`."""
+        path = self.checkpoints / f"{state['metrics']['env_steps']:012d}.pt"
+        save_atomically(path, {"format": FORMAT, **state})
+        if best:
+            replace_with_copy(path, self.checkpoints / BEST)
+        for old in self.saved()[:-keep]:
+            old.unlink()
+        return path
+
+    def saved(self) -> list[Path]:
+        """Checkpoints, oldest first, without the best."""
+        return sorted(path for path in self.checkpoints.glob("*.pt") if re.fullmatch(r"\d+", path.stem))
+
+    def restore(self) -> tuple[dict[str, Any], list[str]]:
+        """The newest checkpoint that can be read, and what was wrong with newer ones."""
+        problems: list[str] = []
+        for path in reversed(self.saved()):
+            try:
+                return load_checkpoint(path), problems
+            except UserError as error:
+                problems.append(str(error))
+        if problems:
+            raise UserError(f"{self.path}: no checkpoint can be read: {'; '.join(problems)}")
+        raise UserError(f"{self.path} has no checkpoint yet")
+
+    def write_summary(self, summary: dict[str, Any]) -> None:
+        """Totals and final values."""
+        write_atomically(self.summary, (json.dumps(summary, indent=2) + "\n").encode())
+
+    def forget_metrics_after(self, updates: int) -> None:
+        """Drop lines written after the checkpoint that a resumed run goes on from, and a torn last one."""
+        if not self.metrics.exists():
+            return
+        kept = []
+        for line in self.metrics.read_text(encoding="utf-8").splitlines():
+            with suppress(ValueError):
+                if json.loads(line)["updates"] <= updates:
+                    kept.append(line + "\n")
+        write_atomically(self.metrics, "".join(kept).encode())
+
+
+def find_run(name: str) -> RunDirectory:
+    """A run by its path, by its name under runs/, or `last` for the newest there."""
+    if name == "last":
+        candidates = [path.parent for path in RUNS.glob("*/config.yaml")]
+        if not candidates:
+            raise UserError("there is no run under runs/ yet; start one with `pronk train cartpole`")
+        return RunDirectory.open(max(candidates, key=lambda path: (path / "config.yaml").stat().st_mtime))
+    path = Path(name)
+    return RunDirectory.open(path if path.exists() or not (RUNS / name).exists() else RUNS / name)
+
+
+def new_run_path(name: str) -> Path:
+    """`runs/NAME-DATE-TIME`, not in use."""
+    stem = re.sub(r"[^\w.-]+", "-", Path(name).stem)
+    path = RUNS / f"{stem}-{time.strftime('%Y%m%d-%H%M%S')}"
+    count = 1
+    while path.exists():
+        count += 1
+        path = path.with_name(f"{path.name.removesuffix(f'_{count - 1}')}_{count}")
+    return path
+
+
+def load_checkpoint(path: Path) -> dict[str, Any]:
+    """A checkpoint's content; plain data and tensors on the CPU."""
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except (OSError, RuntimeError, EOFError, ValueError, KeyError, pickle.UnpicklingError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise UserError(f"{path} cannot be read ({reason})") from None
+    if not isinstance(state, dict) or state.get("format") != FORMAT:
+        found = state.get("format") if isinstance(state, dict) else None
+        raise UserError(f"{path} has checkpoint format {found}; this version of Pronk reads format {FORMAT}")
+    return state
+
+
+def save_atomically(path: Path, state: dict[str, Any]) -> None:
+    """Aside, synced, renamed. What was there before stays until the new one is whole."""
+    aside = path.with_suffix(f".{os.getpid()}.tmp")
+    try:
+        with open(aside, "wb") as file:
+            torch.save(state, file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(aside, path)
+        sync_directory(path.parent)
+    except BaseException:
+        aside.unlink(missing_ok=True)
+        raise
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """The same, for bytes."""
+    aside = path.with_suffix(f".{os.getpid()}.tmp")
+    try:
+        with open(aside, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(aside, path)
+    except BaseException:
+        aside.unlink(missing_ok=True)
+        raise
+
+
+def replace_with_copy(source: Path, target: Path) -> None:
+    """Make `target` a second name (or, where the file system has none, a copy) of `source`, atomically."""
+    aside = target.with_suffix(f".{os.getpid()}.tmp")
+    aside.unlink(missing_ok=True)
+    try:
+        os.link(source, aside)
+    except OSError:
+        shutil.copyfile(source, aside)
+    os.replace(aside, target)
+
+
+def sync_directory(path: Path) -> None:
+    """Make a rename survive a power cut."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _known_runs(path: Path) -> str:
+    from pronk.explain import nearest
+
+    return nearest(path.name, [found.name for found in RUNS.glob("*") if found.is_dir()])

@@ -1,0 +1,200 @@
+"""The commands. Each is a few lines over the library."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from pronk.config import load_config, preset_names
+from pronk.types import Failure, UserError
+
+FAILED, MISTAKE, INTERRUPTED = 1, 2, 130
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    help="Train reinforcement-learning agents with IMPALA.\n\n"
+    "Start with `pronk train cartpole`, then `pronk eval last`. `pronk presets` lists what else is ready to train.",
+)
+out, err = Console(), Console(stderr=True)
+
+Source = Annotated[str, typer.Argument(metavar="PRESET|FILE.yaml|GYM-ID", help="What to train; see `pronk presets`.")]
+Overrides = Annotated[
+    list[str] | None, typer.Argument(metavar="[SECTION.KEY=VALUE]...", help="Changes, such as run.total_steps=1e6.")
+]
+
+
+@app.command()
+def train(
+    source: Source,
+    overrides: Overrides = None,
+    run_dir: Annotated[Path | None, typer.Option(help="Where to write [default: runs/NAME-DATE-TIME].")] = None,
+    seed: Annotated[int | None, typer.Option(help="Short for run.seed=N.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --run-dir.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing but errors.")] = False,
+) -> None:
+    """Train an agent.
+
+    `pronk train cartpole` solves CartPole in seconds. Any preset, YAML file or Gymnasium id can be changed on the spot:
+    `pronk train Acrobot-v1 run.total_steps=500000 optimiser.learning_rate=3e-4`. Ctrl-C writes a checkpoint and ends;
+    `--resume` goes on from it.
+    """
+    changes = [*(overrides or []), *([f"run.seed={seed}"] if seed is not None else [])]
+    if resume and run_dir is not None:
+        from pronk.checkpoint import RunDirectory
+
+        config = load_config(RunDirectory.open(run_dir).config, changes)
+    else:
+        config = load_config(source, changes)
+    from pronk.sinks.console import Display, PlainLines
+    from pronk.train import train as run_training
+
+    title, display = Path(source).stem, None
+    if not quiet and out.is_terminal:
+        display = Display(title, config.run.total_steps, config.run.stop_return, out)
+    elif not quiet:
+        display = PlainLines(title, config.run.total_steps, out)
+    if run_dir is None and not resume:
+        from pronk.checkpoint import new_run_path
+
+        run_dir = new_run_path(title)
+    summary = run_training(config, run_dir=run_dir, resume=resume, display=display, say=warn)
+    if not quiet:
+        show_summary(summary)
+    if summary["outcome"] == "interrupted":
+        raise SystemExit(INTERRUPTED)
+
+
+def show_summary(summary: dict[str, Any]) -> None:
+    """How it ended, and what to do next."""
+    from pronk.sinks.console import duration
+
+    run, steps, seconds = summary["run"], summary["env_steps"], summary["wall_seconds"]
+    headline = {
+        "solved": "[bold green]Solved.[/]",
+        "finished": "[bold]Finished.[/]",
+        "interrupted": "[bold yellow]Interrupted;[/] a checkpoint is written.",
+    }[summary["outcome"]]
+    value = summary["episode_return"]
+    score = "no episode has ended" if value is None else f"mean return {value:.1f} over the last 100 episodes"
+    out.print(f"{headline} {score}, {steps:,} steps in {duration(seconds)} ({steps / seconds:,.0f} steps/s).")
+    table = Table.grid(padding=(0, 2))
+    if summary["outcome"] == "interrupted":
+        table.add_row("  go on", f"pronk train {Path(run) / 'config.yaml'} --run-dir {run} --resume")
+    table.add_row("  play it", f"pronk eval {run}")
+    table.add_row("  see curves", f"tensorboard --logdir {run}/tensorboard")
+    table.add_row("  use it", f'python -c "import pronk; policy = pronk.load({run!r})"')
+    out.print(table, highlight=False, soft_wrap=True)
+
+
+@app.command("eval")
+def evaluate(
+    run: Annotated[str, typer.Argument(help="A run directory, its name under runs/, or `last`.")],
+    episodes: Annotated[int, typer.Option(help="Whole episodes to play.")] = 100,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    deterministic: Annotated[bool, typer.Option("--deterministic", help="Likeliest actions, not sampled.")] = False,
+    best: Annotated[bool, typer.Option("--best", help="The best checkpoint, not the newest.")] = False,
+    seed: Annotated[int, typer.Option(help="Of the episodes.")] = 1,
+) -> None:
+    """Play whole episodes with a trained agent and print what it earned."""
+    from pronk.evaluate import evaluate as play
+
+    summary = play(run, episodes, deterministic=deterministic, best=best, seed=seed).summary()
+    if as_json:
+        print(json.dumps(summary))
+        return
+    low, high = summary["interval"]
+    out.print(
+        f"mean return [bold green]{summary['mean']:.1f}[/] +- {summary['std']:.1f} (std) over {summary['episodes']} "
+        f"episodes; 95% interval of the mean {low:.1f} to {high:.1f}; "
+        f"worst {summary['min']:.1f}, best {summary['max']:.1f}, mean length {summary['mean_length']:.1f}",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+@app.command()
+def bench(
+    source: Source,
+    overrides: Overrides = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    seconds: Annotated[float, typer.Option(help="Of training measured; each part alone takes a fifth of it.")] = 15.0,
+) -> None:
+    """Measure how fast a preset trains here, against this machine's limit.
+
+    Environment, inference and learner are first measured alone on one core each;
+    limit = cores / (1/env + 1/inference + 1/learner).
+    """
+    config = load_config(source, overrides)
+    from pronk.bench import measure
+
+    figures = measure(config, seconds)
+    if as_json:
+        print(json.dumps(figures))
+        return
+    table = Table("part", "steps/s", title=f"{source} on {figures['cores']} cores", title_justify="left")
+    for name, meaning in [
+        ("env", "environments alone, one core"),
+        ("inference", "policy alone, one core"),
+        ("learner", "learner alone, one core"),
+        ("limit", "all of the above on every core"),
+        ("trained", "whole system"),
+    ]:
+        table.add_row(f"{name}: {meaning}", f"{figures[name]:,.0f}")
+    out.print(table)
+    out.print(f"efficiency {figures['efficiency']:.0%} (trained / limit)")
+
+
+@app.command()
+def show(source: Source, overrides: Overrides = None) -> None:
+    """Print the resolved configuration as YAML, which is itself a valid FILE.yaml."""
+    print(load_config(source, overrides).to_yaml(), end="")
+
+
+@app.command()
+def presets() -> None:
+    """List the presets that come with Pronk."""
+    table = Table.grid(padding=(0, 2))
+    for name in preset_names():
+        table.add_row(f"[bold]{name}[/]", load_config(name).description)
+    out.print(table)
+
+
+@app.callback(invoke_without_command=True)
+def callback(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
+    """Global options."""
+    if version:
+        from pronk import __version__
+
+        print(f"pronk {__version__}")
+        raise typer.Exit
+
+
+def warn(message: str) -> None:
+    """For the user, beside the results."""
+    err.print(Text(message, "yellow"), soft_wrap=True)
+
+
+def main() -> None:
+    """Run a command; a user's mistake is one line and exit code 2, a failure its root cause and exit code 1."""
+    sys.path.insert(0, os.getcwd())  # for `module:attribute` of the user's own
+    try:
+        app()
+    except UserError as error:
+        err.print("[red]error:[/]", Text(str(error)), highlight=False, soft_wrap=True)
+        raise SystemExit(MISTAKE) from None
+    except KeyboardInterrupt:
+        raise SystemExit(INTERRUPTED) from None
+    except Failure as error:
+        err.print("[red]failed:[/]", Text(str(error)), highlight=False, soft_wrap=True)
+        raise SystemExit(FAILED) from None

@@ -1,0 +1,320 @@
+"""The typed configuration: every knob with its default, its unit and, where it has one, its source.
+
+A configuration is made in one way: a preset or a YAML file, then `section.key=value` overrides, then validation.
+`pronk show` prints the result, which is itself a valid file. Sources: G.1 and D.3 are tables of the paper
+(arXiv 1802.01561).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from pronk.explain import explain_validation_error, nearest
+from pronk.types import UserError
+
+PRESETS = Path(__file__).parent / "presets"
+
+Positive = Annotated[int, Field(gt=0)]
+PositiveFloat = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Fraction = Annotated[float, Field(ge=0, le=1)]
+Auto = Literal["auto"]
+
+
+class Section(BaseModel):
+    """Part of the configuration. Immutable; unknown keys are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+class EnvConfig(Section):
+    """Which environment, and how many of them are stepped together."""
+
+    id: str = "CartPole-v1"
+    """A Gymnasium id, `module:Id`, a built-in (`catch`), or `module:attribute` of your own."""
+    kwargs: dict[str, Any] = {}
+    """Handed to the environment's constructor."""
+    vectorization: Literal["auto", "native", "sync", "async"] = "auto"
+    """How N environments are stepped: `native` by the environment's own vector class, `sync` one after another in the
+    actor, `async` in a process each. `auto`: native where there is one, else sync."""
+
+
+class NetworkConfig(Section):
+    """Observation -> policy and value."""
+
+    name: str = "actor_critic"
+    """`actor_critic`, or `module:attribute` of your own (see docs/architecture.md)."""
+    torso: Literal["mlp"] = "mlp"
+    hidden: list[Positive] = [64, 64]
+    """Widths of the fully connected layers."""
+    activation: Literal["relu", "tanh"] = "tanh"
+    separate_value: bool = False
+    """Policy and value each with a torso of their own. Actors then run only the policy's half."""
+    core: Literal["none", "lstm"] = "none"
+    core_size: Positive = 256
+    last_action: bool = False
+    """Also see the last action, one-hot (paper: yes, with the LSTM)."""
+    last_reward: bool = False
+    """Also see the last reward, clipped to [-1, 1] (paper: yes, with the LSTM)."""
+    kwargs: dict[str, Any] = {}
+    """Handed to a network of your own."""
+
+
+class LossConfig(Section):
+    """How off-policy data becomes a gradient."""
+
+    name: str = "impala"
+    """`impala`, or `module:attribute` of your own."""
+    correction: Literal["vtrace", "one_step", "epsilon", "none"] = "vtrace"
+    """The paper's comparison (section 5.2.2)."""
+    rho_bar: PositiveFloat | None = 1.0
+    """Clips the importance weight of the TD error; decides the fixed point. null: no clipping. Paper: 1."""
+    c_bar: PositiveFloat | None = 1.0
+    """Clips the trace; decides only the speed. At most rho_bar. Paper: 1."""
+    pg_rho_bar: PositiveFloat | None = 1.0
+    """Clips the importance weight of the policy gradient. Paper: 1."""
+    lambda_: Fraction = 1.0
+    """Discounts the trace (remark 2 of the paper)."""
+    discount: Fraction = 0.99
+    """Per step. G.1: 0.99."""
+    baseline_cost: NonNegative = 0.5
+    """G.1: 0.5."""
+    entropy_cost: NonNegative = 0.01
+    """G.1: 0.01."""
+    reduction: Literal["mean", "sum"] = "mean"
+    """Over time and batch. The paper sums; a learning rate does not transfer between the two."""
+    reward_clip: Literal["none", "abs_one", "soft_asymmetric"] = "none"
+    """`abs_one`: to [-1, 1] (G.1). `soft_asymmetric`: 0.3 min(tanh r, 0) + 5 max(tanh r, 0) (DMLab-30)."""
+    reward_scale: PositiveFloat = 1.0
+    """Multiplies rewards before clipping, for learning only; reported returns stay raw."""
+    kwargs: dict[str, Any] = {}
+    """Handed to a loss of your own."""
+
+    @model_validator(mode="after")
+    def _rho_is_at_least_c(self) -> LossConfig:
+        rho, c = (float("inf") if bar is None else bar for bar in (self.rho_bar, self.c_bar))
+        if rho < c:
+            raise ValueError(f"rho_bar ({rho:g}) must be at least c_bar ({c:g}): V-trace's proof needs it")
+        return self
+
+
+class OptimiserConfig(Section):
+    """Gradient -> new weights."""
+
+    name: Literal["adam", "rmsprop", "rmsprop_tf"] = "adam"
+    """`rmsprop_tf` is g / sqrt(v + epsilon) with v starting at 1, as in TensorFlow and the paper's code;
+    `rmsprop` is PyTorch's g / (sqrt(v) + epsilon). Figures do not transfer between them."""
+    learning_rate: PositiveFloat = 1e-3
+    """G.1: 6e-4 with rmsprop_tf and sum."""
+    schedule: Literal["constant", "linear"] = "linear"
+    """`linear`: to zero at run.total_steps (G.1)."""
+    epsilon: PositiveFloat = 1e-5
+    """G.1: 0.01 with rmsprop_tf."""
+    decay: Fraction = 0.99
+    """Of RMSProp's mean square; the paper's code: 0.99."""
+    momentum: Fraction = 0.0
+    """Of RMSProp. G.1: 0."""
+    max_gradient_norm: PositiveFloat | None = 0.5
+    """Global norm. G.1: 40 with sum. null: no clipping."""
+
+
+class ActorsConfig(Section):
+    """Who plays."""
+
+    count: Positive | Auto = "auto"
+    """Processes. `auto`: one per core."""
+    envs: Positive | Auto = "auto"
+    """Environments per actor. `auto`: 16, or what divides learner.batch_size."""
+    unroll_length: Positive = 20
+    """Steps per unroll. G.1: 20; D.3: 100."""
+    slots: Annotated[int, Field(ge=1, le=64)] = 2
+    """Unrolls an actor may be ahead of the learner: bounds memory and policy lag."""
+    threads: Positive = 1
+    """Of torch, per actor process."""
+    on_error: Literal["restart", "stop"] = "restart"
+    """When an environment raises: start that actor anew, or end the run at once."""
+    max_failures: Positive = 3
+    """Failures of one actor in a row after which the run ends with the root cause."""
+    timeout_seconds: PositiveFloat = 120.0
+    """An actor that delivers nothing for so long, though it could, counts as hanging and is replaced."""
+
+
+class LearnerConfig(Section):
+    """Who learns."""
+
+    batch_size: Positive = 16
+    """Columns (trajectories of unroll_length steps) per update: a multiple or a divisor of actors.envs. G.1: 32."""
+    device: str = "auto"
+    """`auto`: the first GPU, else the CPU."""
+    threads: Positive | Auto = "auto"
+    """Of torch, on the CPU. `auto`: the cores that the actors leave, at least one."""
+
+
+class CheckpointConfig(Section):
+    """What survives."""
+
+    every_seconds: PositiveFloat = 60.0
+    keep: Positive = 3
+    """Newest checkpoints kept, besides the best."""
+
+
+class RunConfig(Section):
+    """When it ends, and where it is written."""
+
+    total_steps: Positive = 1_000_000
+    """Environment steps to train on (frames are this times the frame skip)."""
+    stop_return: float | None = None
+    """End early when the mean return of the last 100 episodes reaches this. null: never."""
+    seed: Annotated[int, Field(ge=0)] = 1
+    log_every_seconds: PositiveFloat = 1.0
+
+
+class TransportConfig(Section):
+    """How unrolls and parameters travel."""
+
+    name: Literal["shared_memory", "local"] = "shared_memory"
+    """`local`: everything in one process and one thread, deterministic bit for bit."""
+
+
+class Config(Section):
+    """A whole run."""
+
+    description: str = ""
+    env: EnvConfig = EnvConfig()
+    network: NetworkConfig = NetworkConfig()
+    loss: LossConfig = LossConfig()
+    optimiser: OptimiserConfig = OptimiserConfig()
+    actors: ActorsConfig = ActorsConfig()
+    learner: LearnerConfig = LearnerConfig()
+    transport: TransportConfig = TransportConfig()
+    checkpoint: CheckpointConfig = CheckpointConfig()
+    run: RunConfig = RunConfig()
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Config:
+        if self.network.separate_value and self.network.core != "none":
+            raise ValueError("network.separate_value=true needs network.core=none: the two would need a state each")
+        envs, batch = self.actors.envs, self.learner.batch_size
+        if envs != "auto" and envs % batch and batch % envs:
+            raise ValueError(
+                f"learner.batch_size ({batch}) must be a multiple or a divisor of actors.envs ({envs}): "
+                f"try learner.batch_size={envs}"
+            )
+        return self
+
+    def resolved(self) -> Config:
+        """The configuration with every `auto` replaced by this machine's value (the device stays `auto`)."""
+        count = self.actors.count
+        if count == "auto":
+            count = 1 if self.transport.name == "local" else available_cores()
+        envs, batch = self.actors.envs, self.learner.batch_size
+        if envs == "auto":
+            envs = 16 if batch % 16 == 0 or 16 % batch == 0 else batch
+        threads = self.learner.threads
+        if threads == "auto":
+            threads = max(1, available_cores() - count) if self.transport.name != "local" else 1
+        return self.replace({"actors.count": count, "actors.envs": envs, "learner.threads": threads})
+
+    def replace(self, changes: dict[str, Any]) -> Config:
+        """A copy with some `section.key`s changed, validated again."""
+        tree = self.model_dump()
+        for path, value in changes.items():
+            assign(tree, path, value)
+        return Config.model_validate(tree)
+
+    def to_yaml(self) -> str:
+        """The whole configuration; `load_config` reads it back."""
+        return yaml.safe_dump(self.model_dump(), sort_keys=False, allow_unicode=True)
+
+
+def available_cores() -> int:
+    """Cores this process may use (fewer than the machine has in a container)."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def preset_names() -> list[str]:
+    """The presets that come with Pronk."""
+    return sorted(path.stem for path in PRESETS.glob("*.yaml"))
+
+
+def load_config(source: str | Path, overrides: list[str] | None = None) -> Config:
+    """A preset, a YAML file or a Gymnasium id, with `section.key=value` overrides on top."""
+    tree = read_source(str(source))
+    for override in overrides or []:
+        path, separator, text = override.partition("=")
+        if not separator:
+            raise UserError(f"{override!r} is not an override; write section.key=value, such as run.seed=3")
+        try:
+            assign(tree, path, parse_value(text))
+        except yaml.YAMLError:
+            raise UserError(f"{override!r}: {text!r} is not a YAML value; quote it?") from None
+    return validate(tree, str(source))
+
+
+def validate(tree: dict[str, Any], source: str = "the configuration") -> Config:
+    """A configuration from plain data, with mistakes explained in one line."""
+    try:
+        return Config.model_validate(tree)
+    except ValidationError as error:
+        raise UserError(f"{source}: {explain_validation_error(error, Config)}") from None
+
+
+def read_source(source: str) -> dict[str, Any]:
+    """The plain data of a preset, a YAML file, or the defaults for a Gymnasium id."""
+    if source in preset_names():
+        return read_yaml(PRESETS / f"{source}.yaml")
+    if source.endswith((".yaml", ".yml")):
+        return read_yaml(Path(source))
+    if re.search(r"-v\d+$", source) or ":" in source:
+        return {"env": {"id": source}}
+    raise UserError(
+        f"no preset {source!r}{nearest(source, preset_names())}; `pronk presets` lists them. "
+        "A Gymnasium id (Acrobot-v1) or a YAML file (my.yaml) also works"
+    )
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """The mapping in a YAML file."""
+    try:
+        tree = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(f"no such file: {path}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"cannot read {path}: {error}") from None
+    except yaml.YAMLError as error:
+        raise UserError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(tree, dict):
+        raise UserError(f"{path} must hold sections such as `env:` and `run:`, not {type(tree).__name__}")
+    return tree
+
+
+def parse_value(text: str) -> Any:
+    """The YAML reading of an override's right-hand side (`1e-3` counts as a number, which YAML 1.1 denies)."""
+    if re.fullmatch(r"[-+]?\d+(_\d+)*([eE]\+?\d+)", text):
+        return int(float(text))
+    if re.fullmatch(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+", text):
+        return float(text)
+    return yaml.safe_load(text) if text else ""
+
+
+# What `section=value` means: `transport=local` is short for `transport.name=local`.
+SHORTHAND = {"env": "id", "network": "name", "loss": "name", "optimiser": "name", "transport": "name"}
+
+
+def assign(tree: dict[str, Any], path: str, value: Any) -> None:
+    """Set `section.key` in plain data."""
+    keys = path.split(".")
+    if keys[0] in SHORTHAND and len(keys) == 1 and not isinstance(value, dict):
+        keys.append(SHORTHAND[keys[0]])
+    for key in keys[:-1]:
+        node = tree.get(key)
+        if not isinstance(node, dict):
+            node = tree[key] = {}
+        tree = node
+    tree[keys[-1]] = value

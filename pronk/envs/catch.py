@@ -1,0 +1,65 @@
+"""Catch: a ball falls, a paddle must be under it. For tests, first steps and debuggers; N games at once in NumPy.
+
+One episode lasts `rows` - 1 steps and pays +1 or -1 at its end (bsuite's task, re-done as a vector environment).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.vector import AutoresetMode
+from gymnasium.vector.utils import batch_space
+
+from pronk.config import EnvConfig
+from pronk.envs.gymnasium_vector import GymnasiumVector
+
+
+class CatchVectorEnv(gym.vector.VectorEnv):
+    """N boards of rows x columns; actions left, stay, right; a finished board starts anew in the same step."""
+
+    def __init__(self, num_envs: int, rows: int = 10, columns: int = 5) -> None:
+        self.metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}
+        self.num_envs, self._rows, self._columns = num_envs, rows, columns
+        self.single_observation_space = gym.spaces.Box(0.0, 1.0, (rows, columns), np.float32)
+        self.single_action_space = gym.spaces.Discrete(3)
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        self._row, self._ball, self._paddle = np.zeros((3, num_envs), np.int64)
+
+    def reset(
+        self, *, seed: int | list[int] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        """Drop a ball on every board."""
+        if seed is not None:
+            self._np_random = np.random.default_rng(seed)
+        self._drop(np.ones(self.num_envs, bool))
+        return self._board(), {}
+
+    def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        """Move the paddles by -1, 0 or +1 and let the balls fall one row."""
+        self._paddle = np.clip(self._paddle + actions - 1, 0, self._columns - 1)
+        self._row += 1
+        terminated = self._row == self._rows - 1
+        caught = np.where(self._paddle == self._ball, 1.0, -1.0)
+        reward = np.where(terminated, caught, 0.0)
+        self._drop(terminated)
+        return self._board(), reward, terminated, np.zeros(self.num_envs, bool), {}
+
+    def _drop(self, where: np.ndarray) -> None:
+        self._row[where] = 0
+        self._ball[where] = self.np_random.integers(self._columns, size=int(where.sum()))
+        self._paddle[where] = self._columns // 2
+
+    def _board(self) -> np.ndarray:
+        board = np.zeros((self.num_envs, self._rows, self._columns), np.float32)
+        every = np.arange(self.num_envs)
+        board[every, self._row, self._ball] = 1.0
+        board[every, self._rows - 1, self._paddle] = 1.0
+        return board
+
+
+def make(config: EnvConfig, count: int) -> GymnasiumVector:
+    """N boards; `env.kwargs` may say rows and columns."""
+    return GymnasiumVector(CatchVectorEnv(count, **config.kwargs))

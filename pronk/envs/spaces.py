@@ -1,0 +1,96 @@
+"""Gymnasium's spaces <-> Pronk's specs, and the values that go with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from pronk.types import ActionSpec, Array, ArraySpec, Tree, UserError
+
+Encoder = Callable[[Any], Tree]
+
+
+def observation_encoder(space: gym.Space, path: str = "observation") -> tuple[Tree, Encoder]:
+    """The spec of an observation space, and a function from batched observations of it to a tree of arrays."""
+    match space:
+        case gym.spaces.Dict():
+            return _join({key: observation_encoder(part, f"{path}.{key}") for key, part in space.spaces.items()})
+        case gym.spaces.Tuple():
+            parts = [observation_encoder(part, f"{path}.{index}") for index, part in enumerate(space.spaces)]
+            spec, encode = _join({str(index): part for index, part in enumerate(parts)})
+            return spec, lambda values: encode({str(index): value for index, value in enumerate(values)})
+        case gym.spaces.Discrete():
+            start = space.start
+            spec = ArraySpec((), "int64", (int(space.n),))
+            return spec, lambda values: np.asarray(values, np.int64) - start
+        case gym.spaces.MultiDiscrete():
+            starts = getattr(space, "start", 0)
+            spec = ArraySpec(space.shape, "int64", tuple(int(n) for n in space.nvec.reshape(-1)))
+            return spec, lambda values: np.asarray(values, np.int64) - starts
+        case gym.spaces.MultiBinary():
+            return ArraySpec(space.shape, "int8"), _as("int8")
+        case gym.spaces.Box():
+            dtype = np.dtype("float32" if np.issubdtype(space.dtype, np.floating) else space.dtype).name
+            return ArraySpec(space.shape, dtype), _as(dtype)
+    raise UserError(f"{path}: {_kind(space)} spaces are not supported; there are {SUPPORTED_OBSERVATIONS}")
+
+
+SUPPORTED_OBSERVATIONS = "Box, Discrete, MultiDiscrete, MultiBinary, Dict and Tuple"
+
+
+def action_decoder(space: gym.Space) -> tuple[ActionSpec, Callable[[Array], Array]]:
+    """The spec of an action space, and a function from the agent's actions (batched) to the environment's."""
+    match space:
+        case gym.spaces.Discrete():
+            start = int(space.start)
+            return ActionSpec((), (int(space.n),)), (lambda action: action + start) if start else _unchanged
+        case gym.spaces.MultiDiscrete() if len(space.shape) == 1:
+            starts, dtype = getattr(space, "start", np.zeros_like(space.nvec)), space.dtype
+            choices = tuple(int(n) for n in space.nvec)
+            return ActionSpec(space.shape, choices), lambda action: (action + starts).astype(dtype)
+        case gym.spaces.Box() if np.issubdtype(space.dtype, np.floating):
+            return ActionSpec(space.shape), _box_decoder(space)
+    raise UserError(f"action: {_kind(space)} spaces are not supported; there are Discrete, MultiDiscrete and Box")
+
+
+def _box_decoder(space: gym.spaces.Box) -> Callable[[Array], Array]:
+    """[-1, 1] to [low, high], clipped; a side without a bound keeps its units."""
+    bounded = np.isfinite(space.low) & np.isfinite(space.high)
+    low, high = np.where(bounded, space.low, -1.0), np.where(bounded, space.high, 1.0)
+
+    def decode(action: Array) -> Array:
+        scaled = low + (action.astype(np.float64) + 1.0) / 2.0 * (high - low)
+        return np.clip(scaled, space.low, space.high).astype(space.dtype)
+
+    return decode
+
+
+def check_action_mask(observation: Tree, action: ActionSpec) -> None:
+    """An `action_mask` must say yes or no to each choice."""
+    if not isinstance(observation, dict) or "action_mask" not in observation:
+        return
+    wanted = (sum(action.choices),)
+    got = observation["action_mask"].shape
+    if not action.choices or got != wanted:
+        raise UserError(f"observation.action_mask has shape {got}; the action space needs {wanted}")
+
+
+def _join(parts: dict[str, tuple[Tree, Encoder]]) -> tuple[Tree, Encoder]:
+    encoders = {key: encode for key, (_, encode) in parts.items()}
+    spec = {key: part for key, (part, _) in parts.items()}
+    return spec, lambda values: {key: encode(values[key]) for key, encode in encoders.items()}
+
+
+def _as(dtype: str) -> Encoder:
+    return lambda values: np.asarray(values, dtype)
+
+
+def _unchanged(action: Array) -> Array:
+    return action
+
+
+def _kind(space: gym.Space) -> str:
+    return f"{type(space).__name__} ({space})"

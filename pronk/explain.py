@@ -1,0 +1,84 @@
+"""Turns a validation error into one line a user can act on: the key, the value, and the nearest valid choice."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+
+def nearest(word: str, choices: Iterable[str]) -> str:
+    """`; did you mean 'x'?`, or nothing where nothing is near."""
+    close = difflib.get_close_matches(word, list(choices), n=1, cutoff=0.5)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def explain_validation_error(error: ValidationError, model: type[BaseModel]) -> str:
+    """One line for the first mistake, and how many more there are."""
+    mistakes = {_explain(mistake, model): None for mistake in _without_union_branches(error.errors())}
+    first, *more = mistakes
+    return first + (f" (and {len(more)} more)" if more else "")
+
+
+def _without_union_branches(errors: list[Any]) -> list[Any]:
+    """One error per key: pydantic reports a union once for each of its branches."""
+    seen: dict[tuple[Any, ...], Any] = {}
+    for mistake in errors:
+        seen.setdefault(_key(mistake), mistake)
+    return list(seen.values())
+
+
+def _key(mistake: Any) -> tuple[Any, ...]:
+    return tuple(part for part in mistake["loc"][:2])
+
+
+def _explain(mistake: Any, model: type[BaseModel]) -> str:
+    location = [str(part) for part in mistake["loc"]]
+    if mistake["type"] == "extra_forbidden":
+        return _explain_unknown_key(location, model)
+    if mistake["type"] == "value_error":
+        section = ".".join(location)
+        message = mistake["msg"].removeprefix("Value error, ")
+        return f"{section}: {message}" if section else message
+    key = ".".join(location[:2])
+    value = mistake["input"]
+    if mistake["type"] == "literal_error":
+        choices = _choices(mistake)
+        return f"{key}: {value!r} is not one of {', '.join(choices)}{nearest(str(value), choices)}"
+    if mistake["type"] == "model_type":
+        return f"{key}: expected keys below it, got {value!r}; write {key}.<key>=value"
+    wanted = mistake["msg"][:1].lower() + mistake["msg"][1:]
+    return f"{key}: {value!r} does not fit: {wanted}{_hint(key, model)}"
+
+
+def _choices(mistake: Any) -> list[str]:
+    return [part.strip().strip("'") for part in mistake["ctx"]["expected"].replace(" or ", ",").split(",")]
+
+
+def _explain_unknown_key(location: list[str], model: type[BaseModel]) -> str:
+    key, parent = location[-1], model
+    for part in location[:-1]:
+        annotation = parent.model_fields[part].annotation
+        assert isinstance(annotation, type)
+        parent = annotation
+    near = difflib.get_close_matches(key, parent.model_fields, n=1, cutoff=0.5)
+    if near:
+        return f"unknown key {'.'.join(location)}; did you mean {'.'.join([*location[:-1], near[0]])!r}?"
+    elsewhere = [
+        f"{name}.{key}"
+        for name, field in model.model_fields.items()
+        if key in getattr(field.annotation, "model_fields", {})
+    ]
+    if elsewhere:
+        return f"unknown key {'.'.join(location)}; did you mean {elsewhere[0]!r}?"
+    return f"unknown key {'.'.join(location)}; valid here: {', '.join(parent.model_fields)}"
+
+
+def _hint(key: str, model: type[BaseModel]) -> str:
+    """The default of a key, as an example of what fits."""
+    node: Any = model()
+    for part in key.split("."):
+        node = getattr(node, part, None)
+    return f" (default: {node})" if node is not None and not isinstance(node, BaseModel) else ""

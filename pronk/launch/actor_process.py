@@ -1,0 +1,73 @@
+"""The program that an actor process runs: `python -m pronk.launch.actor_process`, its job on standard input."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import faulthandler
+import json
+import os
+import signal
+import sys
+import time
+import traceback
+from typing import Any
+
+from pronk.launch.base import own_traceback
+
+MOST_TOLD = 60_000  # bytes: a pipe holds 64 KiB without a reader
+
+
+def main() -> None:
+    """Play until the learner is gone. A failure is told to whoever started this process."""
+    job = json.load(sys.stdin)
+    die_with_parent(job["parent"])
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    faulthandler.register(signal.SIGUSR1, all_threads=False)
+    sys.path[:] = job["path"]
+    print(f"{time.strftime('%F %T')} actor {job['actor']} starts (life {job['life']}, pid {os.getpid()})", flush=True)
+    try:
+        play(job)
+    except Exception as error:
+        traceback.print_exc()
+        with contextlib.suppress(OSError):
+            os.write(job["failure_pipe"], own_traceback(error).encode()[-MOST_TOLD:])
+        sys.exit(1)
+    print(f"{time.strftime('%F %T')} actor {job['actor']} ends: the learner is gone", flush=True)
+
+
+def play(job: dict[str, Any]) -> None:
+    """Build the actor from the job and run it."""
+    import torch
+
+    from pronk.actor import make_actor
+    from pronk.config import Config
+    from pronk.layout import UnrollLayout
+    from pronk.transport.shared_memory import SharedMemoryActorPort, Ticket
+
+    config = Config.model_validate(job["config"])
+    torch.set_num_threads(config.actors.threads)
+    ticket = Ticket(**job["ticket"])
+
+
+    def port(layout: UnrollLayout, nbytes: int) -> SharedMemoryActorPort:
+        return SharedMemoryActorPort(ticket, layout, nbytes)
+
+    with make_actor(config, port, job["actor"], job["life"], job["generation"]) as actor:
+        actor.run()
+
+
+def die_with_parent(parent: int) -> None:
+    """On Linux the kernel ends this process when its parent is gone, even while an environment hangs.
+
+    Elsewhere the closed socket does, after the current unroll.
+    """
+    if sys.platform == "linux":
+        set_parent_death_signal = 1
+        ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(1)
+
+
+if __name__ == "__main__":
+    main()

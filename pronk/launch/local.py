@@ -1,0 +1,187 @@
+"""Actors as processes of this machine, and their supervisor.
+
+A process is started as a program of its own (never forked), inherits its descriptors, and reads what to do from its
+standard input. Its failure comes back over a pipe and is raised here, where it was started.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from pronk.config import Config
+from pronk.launch.base import ActorFailed
+from pronk.transport.shared_memory import SharedMemoryTransport
+
+WATCH_SECONDS = 0.1  # how often a look is worth its cost
+GRACE_SECONDS = 2.0  # for an actor to finish its unroll when the run ends
+YOUNG_SECONDS = 60.0  # an error so soon after a start counts as one in a row, even if unrolls came before it
+FIRST_BACKOFF, LAST_BACKOFF = 0.1, 10.0  # seconds
+
+
+@dataclass
+class Worker:
+    """One actor over all its lives."""
+
+    index: int
+    process: subprocess.Popen[bytes] | None = None
+    failure_pipe: int = -1
+    lives: int = 0
+    failures: int = 0  # in a row
+    started_at: float = 0.0
+    delivered_at_start: int = 0
+    due: float = 0.0  # when to start it again
+    history: list[str] = field(default_factory=list)
+
+
+class LocalLauncher:
+    """`actors.count` processes over shared memory."""
+
+    def __init__(
+        self, config: Config, transport: SharedMemoryTransport, logs: Path, generation: int, say: Callable[[str], None]
+    ) -> None:
+        assert isinstance(config.actors.count, int), "resolved"
+        self._config, self._transport, self._logs = config, transport, logs
+        self._generation, self._say = generation, say
+        self._workers = [Worker(index) for index in range(config.actors.count)]
+        self._watched = 0.0
+
+    def __enter__(self) -> LocalLauncher:
+        return self
+
+    def start(self) -> None:
+        """Start every actor."""
+        for worker in self._workers:
+            self._start(worker)
+
+    def __exit__(self, *_: object) -> None:
+        """The ports are closed by now, so actors are on their way out; after a grace they are made to."""
+        deadline = time.monotonic() + GRACE_SECONDS
+        for worker in self._workers:
+            if worker.process is not None:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    worker.process.wait(max(0.0, deadline - time.monotonic()))
+                self._bury(worker)
+
+    def watch(self) -> None:
+        """Look after every worker, but not more often than is worth it."""
+        now = time.monotonic()
+        if now - self._watched < WATCH_SECONDS:
+            return
+        self._watched = now
+        for worker in self._workers:
+            if worker.process is None:
+                if now >= worker.due:
+                    self._start(worker)
+            elif worker.process.poll() is not None:
+                self._died(worker)
+            elif self._transport.silent_seconds(worker.index) > self._config.actors.timeout_seconds:
+                self._hangs(worker)
+
+    @property
+    def pids(self) -> list[int]:
+        """Of the processes that run now."""
+        return [worker.process.pid for worker in self._workers if worker.process is not None]
+
+    def log_of(self, worker: Worker) -> Path:
+        """logs/actor-000.log."""
+        return self._logs / f"actor-{worker.index:03d}.log"
+
+    def _start(self, worker: Worker) -> None:
+        ticket, inherited = self._transport.connect(worker.index)
+        worker.failure_pipe, failure_end = os.pipe()
+        job = {
+            "config": self._config.model_dump(),
+            "actor": worker.index,
+            "life": worker.lives,
+            "generation": self._generation,
+            "ticket": asdict(ticket),
+            "failure_pipe": failure_end,
+            "path": sys.path,
+            "parent": os.getpid(),
+        }
+        with inherited, open(self.log_of(worker), "ab") as log:
+            worker.process = subprocess.Popen(
+                [sys.executable, "-m", "pronk.launch.actor_process"],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                pass_fds=[*ticket.descriptors, failure_end],
+                start_new_session=True,  # the terminal's Ctrl-C is the learner's business
+            )
+            os.close(failure_end)
+        assert worker.process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            worker.process.stdin.write(json.dumps(job).encode())
+            worker.process.stdin.close()
+        worker.lives += 1
+        worker.started_at = time.monotonic()
+        worker.delivered_at_start = self._transport.delivered(worker.index)
+
+    def _died(self, worker: Worker) -> None:
+        assert worker.process is not None
+        code = worker.process.returncode
+        told = read_all(worker.failure_pipe)
+        self._bury(worker)
+        if told:
+            self._judge(worker, told, raised=True)
+        else:
+            reason = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+            self._judge(worker, f"{reason}; its log ends with:\n{tail(self.log_of(worker))}", raised=False)
+
+    def _hangs(self, worker: Worker) -> None:
+        """Ask where it hangs, then end it."""
+        assert worker.process is not None
+        log = self.log_of(worker)
+        size = log.stat().st_size
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(worker.process.pid, signal.SIGUSR1)  # `faulthandler` writes the stack to the log
+        time.sleep(0.5)
+        stack = log.read_bytes()[size:].decode(errors="replace").strip()
+        self._bury(worker)
+        seconds = self._config.actors.timeout_seconds
+        self._judge(worker, f"no unroll for {seconds:g} s (actors.timeout_seconds); it was here:\n{stack}", raised=False)
+
+    def _bury(self, worker: Worker) -> None:
+        """End the process and whatever it started, at once."""
+        assert worker.process is not None
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(worker.process.pid, signal.SIGKILL)
+        worker.process.wait()
+        os.close(worker.failure_pipe)
+        worker.process = None
+
+    def _judge(self, worker: Worker, cause: str, raised: bool) -> None:
+        """Start it again after a pause, or raise the root cause."""
+        delivered = self._transport.delivered(worker.index) - worker.delivered_at_start
+        young = time.monotonic() - worker.started_at < YOUNG_SECONDS
+        worker.failures = worker.failures + 1 if not delivered or (raised and young) else 1
+        nobody_ever_played = not any(self._transport.delivered(index) for index in range(len(self._workers)))
+        settings = self._config.actors
+        hopeless = raised and (nobody_ever_played or settings.on_error == "stop")
+        if hopeless or worker.failures >= settings.max_failures:
+            times = f" {worker.failures} times in a row" if worker.failures > 1 else ""
+            raise ActorFailed(f"actor {worker.index} failed{times}: {cause}")
+        pause = min(LAST_BACKOFF, FIRST_BACKOFF * 4 ** (worker.failures - 1))
+        worker.due = time.monotonic() + pause
+        last_line = cause.strip().splitlines()[-1] if raised else cause.splitlines()[0].partition(";")[0]
+        self._say(f"actor {worker.index} failed ({last_line}); it starts again. Its log: {self.log_of(worker)}")
+
+
+def read_all(pipe: int) -> str:
+    """What a dead process left in a pipe."""
+    with open(os.dup(pipe), "rb") as file:
+        return file.read().decode(errors="replace").strip()
+
+
+def tail(log: Path, lines: int = 15) -> str:
+    """The end of a log."""
+    return "\n".join(log.read_text(errors="replace").splitlines()[-lines:]) or "(nothing)"

@@ -1,0 +1,62 @@
+"""A tree of array specs <-> one block of bytes.
+
+Everything that crosses a process boundary has a shape that is known before the run starts, so it travels as one
+contiguous block: a slot of shared memory, a message on the network. `view` gives NumPy arrays into that block without
+copying, and two processes that computed the same layout agree on `digest`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import numpy as np
+
+from pronk.types import ArraySpec, Tree, Unroll, leaves, map_tree
+
+ALIGNMENT = 64  # bytes: a cache line, so that no two arrays share one
+
+
+class Layout:
+    """Where each array of a tree of `ArraySpec` lies in a block of `nbytes` bytes."""
+
+    def __init__(self, specs: Tree) -> None:
+        self.specs = specs
+        self.nbytes = 0
+        self.offsets: Tree = map_tree(self._place, specs)
+
+    def _place(self, spec: ArraySpec) -> int:
+        offset = self.nbytes
+        self.nbytes += -(-spec.size * np.dtype(spec.dtype).itemsize // ALIGNMENT) * ALIGNMENT
+        return offset
+
+    def view(self, block: Any) -> Tree:
+        """Arrays over a buffer of at least `nbytes` bytes; writing to them writes to the buffer."""
+        return map_tree(
+            lambda offset, spec: np.ndarray(spec.shape, spec.dtype, buffer=block, offset=offset),
+            self.offsets,
+            self.specs,
+        )
+
+    @property
+    def digest(self) -> str:
+        """The same for two layouts exactly if every array has the same path, shape, dtype and place."""
+        placed = zip(leaves(self.specs), leaves(self.offsets), strict=True)
+        described = [(path, spec.shape, spec.dtype, offset) for (path, spec), (_, offset) in placed]
+        return hashlib.sha256(repr(described).encode()).hexdigest()[:16]
+
+
+class UnrollLayout(Layout):
+    """The layout of an `Unroll`."""
+
+    def __init__(self, specs: Unroll) -> None:
+        super().__init__(specs._asdict())
+
+    def view(self, block: Any) -> Unroll:
+        """An unroll whose arrays lie in the buffer."""
+        return Unroll(**super().view(block))
+
+    def allocate(self) -> Unroll:
+        """An unroll in memory of its own."""
+        return self.view(np.zeros(self.nbytes, np.uint8))
+

@@ -1,0 +1,110 @@
+"""The learner: batch -> gradient step -> new parameters. Owns the network, the optimiser and the version."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+from pronk.config import Config
+from pronk.losses import make_loss
+from pronk.networks import make_network
+from pronk.optimisers import make_optimiser
+from pronk.parameters import ParameterBlock
+from pronk.seeding import learner_seed
+from pronk.types import EnvSpec, Parameters, Unroll, UserError, map_tree
+
+
+class NonFinite(ArithmeticError):
+    """A loss or gradient is not a number. Raised before the weights are touched."""
+
+    def __init__(self, what: str, version: int, batch: Unroll) -> None:
+        super().__init__(f"{what} after {version:,} updates")
+        self.batch = batch
+
+
+class Learner:
+    """Learns from batches."""
+
+    def __init__(self, config: Config, spec: EnvSpec, device: torch.device) -> None:
+        torch.manual_seed(learner_seed(config.run.seed))
+        self.network = make_network(spec, config.network).to(device)
+        self._block = ParameterBlock(self.network, gradients=True)
+        self._loss = make_loss(config.loss)
+        self._weights = nn.Parameter(self._block.weights)
+        self._weights.grad = self._block.gradients
+        self._optimiser = make_optimiser(self._weights, config.optimiser)
+        self._max_norm = config.optimiser.max_gradient_norm
+        self.version = 0
+
+    def step(self, batch: Unroll, learning_rate: float, meanwhile: Callable[[], None]) -> dict[str, float]:
+        """One update. `meanwhile` runs on the CPU while a GPU is still at work."""
+        assert self._block.gradients is not None
+        self._block.gradients.zero_()
+        output = self.network(batch.observation, batch.first, batch.state)
+        acted_on = map_tree(lambda array: array[:-1], batch.observation)
+        distribution = self.network.distribution(output.policy[:-1], acted_on)
+        terms = self._loss(distribution, output.value, batch)
+        terms.total.backward()
+        norm = self._block.gradients.norm()
+        numbers = torch.stack([terms.total.detach(), norm, *(value.detach() for value in terms.metrics.values())])
+        meanwhile()
+        report = dict(zip(("loss", "gradient_norm", *terms.metrics), numbers.tolist(), strict=True))
+        self._check(report, batch)
+        if self._max_norm is not None and report["gradient_norm"] > self._max_norm:
+            self._block.gradients.mul_(self._max_norm / report["gradient_norm"])
+        self._optimiser.param_groups[0]["lr"] = learning_rate
+        self._optimiser.step()
+        self.version += 1
+        return report
+
+    def parameters(self) -> Parameters:
+        """The weights as they are now; a view on a CPU, so copy before the next step."""
+        return Parameters(self.version, self._block.bytes().numpy())
+
+    @property
+    def parameters_nbytes(self) -> int:
+        """Size of a published block."""
+        return self._block.nbytes
+
+    def state(self) -> dict[str, Any]:
+        """All that a checkpoint needs to go on bit for bit."""
+        return {
+            "network": {name: tensor.detach().clone() for name, tensor in self.network.state_dict().items()},
+            "optimiser": self._optimiser.state_dict(),
+            "version": self.version,
+            "random": torch.get_rng_state(),
+        }
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Go on from `state()`."""
+        try:
+            self.network.load_state_dict(state["network"])  # copies into the block's views
+            self._optimiser.load_state_dict(state["optimiser"])
+        except (RuntimeError, ValueError) as error:
+            reason = " ".join(str(error).split())
+            raise UserError(f"the checkpoint does not fit this configuration's network: {reason}") from None
+        self.version = state["version"]
+        torch.set_rng_state(state["random"].cpu())
+
+    def _check(self, report: dict[str, float], batch: Unroll) -> None:
+        broken = [name for name, value in report.items() if not math.isfinite(value)]
+        if broken:
+            values = ", ".join(f"{name} is {report[name]}" for name in broken)
+            raise NonFinite(values, self.version, batch)
+
+
+def choose_device(name: str) -> torch.device:
+    """`auto` is the first GPU, else the CPU."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise UserError(f"learner.device: {name!r} cannot be used here: {reason}; try auto or cpu") from None
+    return device

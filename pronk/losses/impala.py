@@ -1,0 +1,61 @@
+"""The paper's loss: policy gradient + baseline_cost x baseline - entropy_cost x entropy, over the steps that count."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pronk.config import LossConfig
+from pronk.losses.base import LossTerms
+from pronk.losses.corrections import CORRECTIONS, SCORES
+from pronk.types import Unroll
+
+
+def soft_asymmetric(reward: Tensor) -> Tensor:
+    """The paper's clipping for DMLab-30: losses count little, wins up to 5."""
+    squashed = reward.tanh()
+    return 0.3 * squashed.clamp(max=0.0) + 5.0 * squashed.clamp(min=0.0)
+
+
+REWARD_CLIPS: dict[str, Callable[[Tensor], Tensor]] = {
+    "none": lambda reward: reward,
+    "abs_one": lambda reward: reward.clamp(-1.0, 1.0),
+    "soft_asymmetric": soft_asymmetric,
+}
+
+
+class ImpalaLoss:
+    """The four corrections, by name."""
+
+    def __init__(self, config: LossConfig) -> None:
+        self._config = config
+        self._correct = CORRECTIONS[config.correction]
+        self._score = SCORES.get(config.correction)
+        self._clip = REWARD_CLIPS[config.reward_clip]
+        self._bars = {name: getattr(config, name) for name in ("rho_bar", "c_bar", "pg_rho_bar", "lambda_")}
+
+    def __call__(self, distribution: Any, value: Tensor, batch: Unroll) -> LossTerms:
+        """See `Loss`."""
+        log_prob = distribution.log_prob(batch.action)
+        log_rho = (log_prob.detach() - batch.log_prob).masked_fill(~batch.valid, -torch.inf)
+        reward = self._clip(batch.reward * self._config.reward_scale)
+        discount = self._config.discount * batch.discount
+        targets = self._correct(log_rho, discount, reward, value[:-1].detach(), value[-1].detach(), **self._bars)
+
+        counts = batch.valid.to(value.dtype)
+        weight = 1.0 / counts.sum().clamp(min=1.0) if self._config.reduction == "mean" else 1.0
+        score = self._score(log_prob) if self._score else log_prob
+        policy = -(score * targets.advantage).sum() * weight  # the advantage is zero where the step does not count
+        baseline = 0.5 * ((targets.value - value[:-1]).square() * counts).sum() * weight
+        entropy = (distribution.entropy() * counts).sum()
+
+        total = policy + self._config.baseline_cost * baseline - self._config.entropy_cost * entropy * weight
+        metrics = {
+            "policy_loss": policy,
+            "baseline_loss": baseline,
+            "entropy": entropy / counts.sum().clamp(min=1.0),
+        }
+        return LossTerms(total, metrics)

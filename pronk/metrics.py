@@ -1,0 +1,118 @@
+"""What happened: counters that add up over resumes, means and rates since the last line."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from pronk.types import Unroll
+
+WINDOW = 100  # finished episodes that `episode_return` averages
+
+
+class Metrics:
+    """Fed by the training loop at every update; asked for a line about once a second."""
+
+    def __init__(self, frames_per_step: int) -> None:
+        self.env_steps = self.updates = self.episodes = 0
+        self._returns: deque[float] = deque(maxlen=WINDOW)
+        self._lengths: deque[int] = deque(maxlen=WINDOW)
+        self._frames_per_step = frames_per_step
+        self._earlier_seconds = 0.0
+        self._started = self._lined = time.perf_counter()
+        self._steps_at_line = 0
+        self._sums: dict[str, float] = {}
+        self._count = 0
+        self._waited = 0.0
+        self.learning_rate = 0.0
+        self.queue = 0.0  # share of the actors' slots that are filled
+        self.last: dict[str, Any] = {}
+
+    @contextlib.contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Around the learner's wait for a batch."""
+        began = time.perf_counter()
+        yield
+        self._waited += time.perf_counter() - began
+
+    def record(self, unroll: Unroll, report: dict[str, float], version: int) -> None:
+        """One update: its batch (NumPy), the learner's report, and the version that it updated."""
+        self.updates += 1
+        self.env_steps += int(np.count_nonzero(unroll.valid))
+        ended = ~np.isnan(unroll.episode_return)
+        if ended.any():
+            self._returns.extend(unroll.episode_return[ended].tolist())
+            self._lengths.extend(unroll.episode_length[ended].tolist())
+            self.episodes += int(np.count_nonzero(ended))
+        self._count += 1
+        for name, value in report.items():
+            self._sums[name] = self._sums.get(name, 0.0) + value
+        self._sums["policy_lag"] = self._sums.get("policy_lag", 0.0) + version - float(unroll.version.mean())
+
+    @property
+    def episode_return(self) -> float | None:
+        """Mean of the last episodes, raw; None before the first has ended."""
+        return float(np.mean(self._returns)) if self._returns else None
+
+    def reached(self, goal: float | None) -> bool:
+        """Whether a full window of episodes has this mean."""
+        return goal is not None and len(self._returns) == WINDOW and sum(self._returns) >= goal * WINDOW
+
+    @property
+    def wall_seconds(self) -> float:
+        """Spent training, over all resumes."""
+        return self._earlier_seconds + time.perf_counter() - self._started
+
+    def seconds_since_line(self) -> float:
+        """How old the last line is."""
+        return time.perf_counter() - self._lined
+
+    def line(self) -> dict[str, Any]:
+        """The state of affairs, and means since the last line."""
+        if self._count == 0 and self.last:
+            return self.last
+        seconds = self.seconds_since_line()
+        means: dict[str, float | None] = {name: total / self._count for name, total in self._sums.items()}
+        self.last = {
+            "wall_seconds": round(self.wall_seconds, 3),
+            "env_steps": self.env_steps,
+            "frames": self.env_steps * self._frames_per_step,
+            "updates": self.updates,
+            "episodes": self.episodes,
+            "episode_return": self.episode_return,
+            "episode_length": float(np.mean(self._lengths)) if self._lengths else None,
+            "steps_per_second": round((self.env_steps - self._steps_at_line) / seconds, 1),
+            **{name: means.pop(name, None) for name in ("policy_lag", "loss", "entropy")},
+            **means,
+            "learning_rate": self.learning_rate,
+            "learner_waits": round(min(1.0, self._waited / seconds), 4),
+            "queue": round(self.queue, 4),
+        }
+        self._lined, self._steps_at_line = time.perf_counter(), self.env_steps
+        self._sums.clear()
+        self._count, self._waited = 0, 0.0
+        return self.last
+
+    def state(self) -> dict[str, Any]:
+        """For the checkpoint."""
+        return {
+            "env_steps": self.env_steps,
+            "updates": self.updates,
+            "episodes": self.episodes,
+            "returns": list(self._returns),
+            "lengths": list(self._lengths),
+            "wall_seconds": self.wall_seconds,
+        }
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Go on from `state()`."""
+        self.env_steps, self.updates, self.episodes = state["env_steps"], state["updates"], state["episodes"]
+        self._returns.extend(state["returns"])
+        self._lengths.extend(state["lengths"])
+        self._earlier_seconds = state["wall_seconds"]
+        self._steps_at_line = self.env_steps

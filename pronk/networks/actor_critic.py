@@ -1,0 +1,60 @@
+"""The paper's network: torso -> core -> policy head and value head.
+
+The torso runs on all T x B observations at once (the paper's time folded into the batch); only the core walks through
+time.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from pronk.config import NetworkConfig
+from pronk.networks.base import Network, Output
+from pronk.networks.cores import CORES
+from pronk.networks.heads import ValueHead, policy_head
+from pronk.networks.torsos import TORSOS
+from pronk.types import EnvSpec, Tree, map_tree
+
+
+class ActorCritic(Network):
+    """Torso, core and heads by name, from the spec alone."""
+
+    def __init__(self, spec: EnvSpec, config: NetworkConfig) -> None:
+        super().__init__(spec)
+        make_torso, seen = TORSOS[config.torso], without_mask(spec.observation)
+        self._torso = make_torso(seen, config)
+        self._value_torso = make_torso(seen, config) if config.separate_value else None
+        self._core = CORES[config.core](self._torso.size, config.core_size)
+        self._policy_head = policy_head(self._core.size, spec.action)
+        self._value_head = ValueHead(self._core.size)
+        self.state_spec = self._core.state_spec
+
+    def forward(self, observation: Tree, first: Tensor, state: Tree) -> Output:
+        """See `Network.forward`."""
+        features, state = self._core(self._features(self._torso, observation), first, state)
+        value_features = self._features(self._value_torso, observation) if self._value_torso else features
+        return Output(self._policy_head(features), self._value_head(value_features), state)
+
+    def policy(self, observation: Tree, first: Tensor, state: Tree) -> tuple[Tensor, Tree]:
+        """Without the value and its torso."""
+        features, state = self._core(self._features(self._torso, observation), first, state)
+        return self._policy_head(features), state
+
+    def _features(self, torso: Tensor, observation: Tree) -> Tensor:
+        """[T, B, ...] -> [T, B, F]."""
+        folded = map_tree(lambda array: array.flatten(0, 1), without_mask(observation))
+        features = torso(folded)
+        return features.unflatten(0, self._leading(observation))
+
+    @staticmethod
+    def _leading(observation: Tree) -> tuple[int, int]:
+        while isinstance(observation, dict):
+            observation = next(iter(observation.values()))
+        return observation.shape[0], observation.shape[1]
+
+
+def without_mask(observation: Tree) -> Tree:
+    """The observation less its `action_mask`, which speaks of the actions, not of the situation."""
+    if not isinstance(observation, dict):
+        return observation
+    return {key: part for key, part in observation.items() if key != "action_mask"}

@@ -1,0 +1,64 @@
+"""Torsos: a tree of observations [M, ...] -> features [M, F], for M = T x B situations at once.
+
+Every entry of the observation is encoded by what its spec says it is (labels one-hot, bytes scaled to [0, 1], the rest
+as it is), and the entries are joined.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from pronk.config import NetworkConfig
+from pronk.networks.initialise import orthogonal
+from pronk.types import ArraySpec, Tree, leaves
+
+ACTIVATIONS = {"relu": nn.ReLU, "tanh": nn.Tanh}
+
+
+class Flat(nn.Module):
+    """The observation as one vector of floats."""
+
+    def __init__(self, specs: Tree) -> None:
+        super().__init__()
+        self._specs = [spec for _, spec in leaves(specs)]
+        self.size = sum(sum(spec.categories) or spec.size for spec in self._specs)
+
+    def forward(self, observation: Tree) -> Tensor:
+        """[M, size]."""
+        parts = [encode(array, spec) for (_, array), spec in zip(leaves(observation), self._specs, strict=True)]
+        return parts[0] if len(parts) == 1 else torch.cat(parts, -1)
+
+
+def encode(array: Tensor, spec: ArraySpec) -> Tensor:
+    """One entry [M, ...] as floats [M, F]."""
+    flat = array.reshape(array.shape[0], -1)
+    if spec.categories:
+        columns = [functional.one_hot(flat[:, i], n) for i, n in enumerate(spec.categories)]
+        return torch.cat(columns, -1).float()
+    if spec.dtype == "uint8":
+        return flat.float() / 255.0
+    return flat.float()
+
+
+class Mlp(nn.Module):
+    """Fully connected layers over the joined observation."""
+
+    def __init__(self, specs: Tree, config: NetworkConfig) -> None:
+        super().__init__()
+        self._flat = Flat(specs)
+        layers: list[nn.Module] = []
+        for inputs, outputs in itertools.pairwise([self._flat.size, *config.hidden]):
+            layers += [orthogonal(nn.Linear(inputs, outputs), 2**0.5), ACTIVATIONS[config.activation]()]
+        self._layers = nn.Sequential(*layers)
+        self.size = config.hidden[-1] if config.hidden else self._flat.size
+
+    def forward(self, observation: Tree) -> Tensor:
+        """[M, size]."""
+        return self._layers(self._flat(observation))
+
+
+TORSOS = {"mlp": Mlp}

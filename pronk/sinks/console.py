@@ -1,0 +1,112 @@
+"""What a person sees: a live display on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+SPARKS = "▁▂▃▄▅▆▇█"
+SPARK_WIDTH = 40
+
+
+class Display:
+    """A few lines that are redrawn: progress and time left, return, speed, lag, and who waits for whom."""
+
+    def __init__(self, title: str, total_steps: int, goal: float | None, console: Console) -> None:
+        self._title, self._total, self._goal = title, total_steps, goal
+        self._returns: list[float] = []
+        # No refreshing thread: it is redrawn when a line comes.
+        self._live = Live(console=console, auto_refresh=False, transient=False)
+
+    def __enter__(self) -> Display:
+        self._live.__enter__()
+        self._live.update(Text(f" {self._title}: starting the actors ...", "dim"), refresh=True)
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        self._live.__exit__(*exception)
+
+    def write(self, line: dict[str, Any]) -> None:
+        """Redraw."""
+        if line["episode_return"] is not None:
+            self._returns.append(line["episode_return"])
+        self._live.update(self._picture(line), refresh=True)
+
+    def _picture(self, line: dict[str, Any]) -> Group:
+        head = Table.grid(padding=(0, 1))
+        bar = ProgressBar(self._total, min(line["env_steps"], self._total), width=30)
+        head.add_row(Text(f" {self._title}", "bold"), bar, Text(progress(line, self._total)))
+        body = Table.grid(padding=(0, 1))
+        body.add_column(style="dim", width=9, justify="right")
+        goal = f" of {self._goal:g}" if self._goal is not None else ""
+        shown = "none yet" if line["episode_return"] is None else f"{line['episode_return']:.1f}{goal}"
+        body.add_row("return", Text.assemble((f"{shown:<18}", "bold green"), (sparkline(self._returns), "green")))
+        body.add_row("speed", f"{line['steps_per_second']:,.0f} steps/s, {line['updates']:,} updates")
+        body.add_row("lag", f"{line['policy_lag'] or 0:.1f} updates, entropy {line['entropy'] or 0:.3f}")
+        body.add_row("queue", f"{line['queue']:.0%} full: {who_waits(line)}")
+        return Group(head, body)
+
+
+class PlainLines:
+    """One line now and then, for logs and pipes; less often as the run gets longer."""
+
+    def __init__(self, title: str, total_steps: int, console: Console) -> None:
+        self._title, self._total, self._console = title, total_steps, console
+        self._started, self._printed = time.monotonic(), 0.0
+
+    def __enter__(self) -> PlainLines:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def write(self, line: dict[str, Any]) -> None:
+        """Print, or not yet."""
+        now = time.monotonic()
+        if now - self._printed < min(30.0, (now - self._started) / 20):
+            return
+        self._printed = now
+        value = "-" if line["episode_return"] is None else f"{line['episode_return']:.1f}"
+        self._console.print(
+            f"{self._title}: {progress(line, self._total)}, return {value}, {line['steps_per_second']:,.0f} steps/s, "
+            f"lag {line['policy_lag'] or 0:.1f}, {who_waits(line)}",
+            highlight=False,
+            soft_wrap=True,
+        )
+
+
+def progress(line: dict[str, Any], total: int) -> str:
+    """`1,000 / 2,000 steps (8,000 frames), 0:12 left`."""
+    frames = f" ({line['frames']:,} frames)" if line["frames"] != line["env_steps"] else ""
+    left = max(0, total - line["env_steps"]) / line["steps_per_second"] if line["steps_per_second"] else 0
+    return f"{line['env_steps']:,} / {total:,} steps{frames}, {duration(left)} left"
+
+
+def who_waits(line: dict[str, Any]) -> str:
+    """The bottleneck in words."""
+    if line["learner_waits"] > 0.1:
+        return f"the learner waits for actors {line['learner_waits']:.0%} of the time"
+    return "the actors wait for the learner" if line["queue"] > 0.5 else "nobody waits"
+
+
+def duration(seconds: float) -> str:
+    """h:mm:ss."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def sparkline(values: list[float]) -> str:
+    """The whole history in a few characters."""
+    if len(values) < 2:
+        return ""
+    step = max(1, len(values) / SPARK_WIDTH)
+    picked = [values[int(i * step)] for i in range(min(SPARK_WIDTH, len(values)))]
+    low, high = min(picked), max(picked)
+    scale = (len(SPARKS) - 1) / (high - low) if high > low else 0.0
+    return "".join(SPARKS[round((value - low) * scale)] for value in picked)

@@ -1,0 +1,30 @@
+"""metrics.jsonl: one JSON object per line, complete at every instant, appended to by a resumed run."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+
+class JsonLines:
+    """Appends to a file; every line is on disk's way when `write` returns."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = open(path, "a", encoding="utf-8", buffering=1)  # noqa: SIM115 - closed by __exit__
+
+    def __enter__(self) -> JsonLines:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def write(self, line: dict[str, Any]) -> None:
+        """One object."""
+        self._file.write(json.dumps({name: plain(value) for name, value in line.items()}) + "\n")
+
+
+def plain(value: Any) -> Any:
+    """JSON has no NaN or infinity."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value

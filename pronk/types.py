@@ -1,0 +1,158 @@
+"""The nouns of Pronk, each with its shape.
+
+T is the length of an unroll, N the number of environments of one actor, B the columns of a batch. Arrays are
+time-major. A `Tree` is an array or a dict of trees: a Dict or Tuple observation keeps its structure, with string keys.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+Array = Any  # numpy.ndarray in actors and transports, torch.Tensor in the learner
+Tree = Any  # Array | dict[str, Tree]
+
+
+class UserError(Exception):
+    """A mistake of the user's: shown as one line, without a traceback, with exit code 2."""
+
+
+class Failure(Exception):  # noqa: N818 - reads as what happened
+    """The run cannot go on. The message has the root cause: shown without a traceback of Pronk's, with exit code 1."""
+
+
+@dataclass(frozen=True)
+class ArraySpec:
+    """Shape and dtype of one array, without its leading time and environment axes."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    categories: tuple[int, ...] = ()
+    """For class labels: how many classes each element has (labels count from 0). Empty for plain numbers."""
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return int(np.prod(self.shape, dtype=np.int64))
+
+    def batched(self, *leading: int) -> ArraySpec:
+        """The same array with leading axes."""
+        return ArraySpec((*leading, *self.shape), self.dtype, self.categories)
+
+
+@dataclass(frozen=True)
+class ActionSpec:
+    """What the agent chooses at each step, in the agent's own units.
+
+    Choices count from 0; real numbers live in [-1, 1]. The environment's adapter translates both (a Discrete space that
+    starts at 5, a Box from -2 to 2), so networks and losses never see them.
+    """
+
+    shape: tuple[int, ...]
+    choices: tuple[int, ...] = ()
+    """How many options each discrete choice has. Empty: the action is `shape` real numbers."""
+
+    @property
+    def array(self) -> ArraySpec:
+        """The array that holds one action."""
+        return ArraySpec(self.shape, "int64" if self.choices else "float32", self.choices)
+
+
+@dataclass(frozen=True)
+class EnvSpec:
+    """All that the rest of Pronk knows of an environment."""
+
+    observation: Tree  # of ArraySpec
+    action: ActionSpec
+    frames_per_step: int = 1
+    """Emulator frames per decision (frame skip). Pronk counts steps and shows frames where they differ."""
+    tasks: int = 1
+
+    @property
+    def has_action_mask(self) -> bool:
+        """Whether a Dict observation says which choices are allowed."""
+        return isinstance(self.observation, dict) and "action_mask" in self.observation
+
+
+class Step(NamedTuple):
+    """What N environments answered to one action each: the observation to act on next, and the fate of the action."""
+
+    observation: Tree  # [N, ...]
+    first: Array  # [N] bool     the observation opens an episode
+    reward: Array  # [N]         raw
+    discount: Array  # [N]       0 where the episode terminated, else 1 (a truncation is 1)
+    valid: Array  # [N] bool     False where the observation does not follow from the action
+    episode_return: Array  # [N] of the episode that ended here, else NaN
+    episode_length: Array  # [N] likewise, else 0
+
+
+class Unroll(NamedTuple):
+    """T steps of N environments under one policy, time-major. The learner's batch is the same type with a larger N.
+
+        o_0 a_0 r_0   o_1 a_1 r_1   ...   o_{T-1} a_{T-1} r_{T-1}   o_T
+
+    One rule makes every way of resetting an environment right: a step whose successor is not its own is not `valid`
+    and weighs nothing anywhere. See `envs/gymnasium_vector.py`, the only place that fills it.
+    """
+
+    observation: Tree  # [T+1, N, ...]  o_T only bootstraps; it is also o_0 of the next unroll
+    first: Array  # [T+1, N] bool       o_t opens an episode: the core's state is reset before it
+    action: Array  # [T, N, ...]
+    log_prob: Array  # [T, N]           log mu(a_t | o_t) of the policy that acted
+    reward: Array  # [T, N]             as the environment gave it; clipping is the learner's business
+    discount: Array  # [T, N]           0 where the episode terminated at step t, else 1
+    valid: Array  # [T, N] bool
+    episode_return: Array  # [T, N]     of the episode that ended at step t (raw, whole game), else NaN
+    episode_length: Array  # [T, N]     in steps, likewise, else 0
+    state: Tree  # [N, ...]             the core's state before o_0
+    version: Array  # [N]               of the parameters that acted
+    task: Array  # [N]                  which task each environment plays
+
+
+class Parameters(NamedTuple):
+    """A network's weights as one block of bytes, and how many updates made them."""
+
+    version: int
+    block: Array  # [bytes] uint8
+
+
+def unroll_specs(spec: EnvSpec, state: Tree, length: int, envs: int) -> Unroll:
+    """The shape of every field of an unroll, known before the run starts."""
+    per_step = {
+        "log_prob": "float32",
+        "reward": "float32",
+        "discount": "float32",
+        "valid": "bool",
+        "episode_return": "float32",
+        "episode_length": "int32",
+    }
+    return Unroll(
+        observation=map_tree(lambda leaf: leaf.batched(length + 1, envs), spec.observation),
+        first=ArraySpec((length + 1, envs), "bool"),
+        action=spec.action.array.batched(length, envs),
+        state=map_tree(lambda leaf: leaf.batched(envs), state),
+        version=ArraySpec((envs,), "int64"),
+        task=ArraySpec((envs,), "int32"),
+        **{name: ArraySpec((length, envs), dtype) for name, dtype in per_step.items()},
+    )
+
+
+def map_tree(function: Any, *trees: Tree) -> Tree:
+    """Apply a function to the corresponding leaves of trees of one structure."""
+    if isinstance(trees[0], dict):
+        return {key: map_tree(function, *(tree[key] for tree in trees)) for key in trees[0]}
+    return function(*trees)
+
+
+def map_unroll(function: Any, *unrolls: Unroll) -> Unroll:
+    """Apply a function to the corresponding arrays of unrolls."""
+    return Unroll(*(map_tree(function, *fields) for fields in zip(*unrolls, strict=True)))
+
+
+def leaves(tree: Tree, path: str = "") -> list[tuple[str, Any]]:
+    """The leaves of a tree with their paths, in a fixed order."""
+    if isinstance(tree, dict):
+        return [leaf for key in tree for leaf in leaves(tree[key], f"{path}/{key}" if path else key)]
+    return [(path, tree)]
