@@ -1,9 +1,9 @@
 """Pronk: IMPALA reinforcement learning, from a laptop to a cluster.
 
-    import pronk
-    summary = pronk.train(pronk.load_config("cartpole"))
-    policy = pronk.load(summary["run"])
-    action = policy.act(observation)
+import pronk
+summary = pronk.train(pronk.load_config("cartpole"))
+policy = pronk.load(summary["run"])
+action = policy.act(observation)
 """
 
 from __future__ import annotations

@@ -26,6 +26,7 @@ from pronk.networks import make_network
 from pronk.policy import Policy
 from pronk.train import train
 from pronk.transport.local import LocalTransport
+from pronk.types import map_tree
 
 WARM_UP_SECONDS = 3.0  # of the whole system, left out of its rate
 
@@ -55,9 +56,7 @@ def measure_alone(config: Config, seconds: float) -> dict[str, float]:
         port.while_waiting = actor.advance
         batch = Batcher(port, specs, config.learner.batch_size, torch.device("cpu")).next()
         seen = env.reset(list(range(count)))
-        observation = {key: np.array(part) for key, part in seen.observation.items()} if isinstance(
-            seen.observation, dict
-        ) else np.array(seen.observation)
+        observation = map_tree(np.array, seen.observation)
         action, _ = policy.act(observation, seen.first)
         return {
             "env": rate(lambda: env.step(action), count, seconds),
@@ -84,8 +83,13 @@ def measure_whole(config: Config, seconds: float) -> float:
     """Trained steps per second of the whole system, after its start."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "run"
-        endless = config.replace({"run.stop_return": None, "run.total_steps": 10**12, "run.log_every_seconds": 0.5})
-        train(endless, run_dir=path, display=Stopwatch(WARM_UP_SECONDS + seconds))
+        changes = {
+            "run.stop_return": None,
+            "run.total_steps": 10**12,
+            "run.total_seconds": WARM_UP_SECONDS + seconds,
+            "run.log_every_seconds": 0.5,
+        }
+        train(config.replace(changes), run_dir=path)
         lines = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
     first = next(line for line in lines if line["wall_seconds"] >= lines[0]["wall_seconds"] + WARM_UP_SECONDS)
     return (lines[-1]["env_steps"] - first["env_steps"]) / (lines[-1]["wall_seconds"] - first["wall_seconds"])

@@ -59,7 +59,8 @@ def train(
     from pronk.sinks.console import Display, PlainLines
     from pronk.train import train as run_training
 
-    title, display = Path(source).stem, None
+    title = Path(source).stem
+    display: Display | PlainLines | None = None
     if not quiet and out.is_terminal:
         display = Display(title, config.run.total_steps, config.run.stop_return, out)
     elif not quiet:

@@ -169,6 +169,8 @@ class RunConfig(Section):
 
     total_steps: Positive = 1_000_000
     """Environment steps to train on (frames are this times the frame skip)."""
+    total_seconds: PositiveFloat | None = None
+    """End when this much wall time was spent training, over all resumes. null: no limit."""
     stop_return: float | None = None
     """End early when the mean return of the last 100 episodes reaches this. null: never."""
     seed: Annotated[int, Field(ge=0)] = 1

@@ -59,4 +59,3 @@ class UnrollLayout(Layout):
     def allocate(self) -> Unroll:
         """An unroll in memory of its own."""
         return self.view(np.zeros(self.nbytes, np.uint8))
-

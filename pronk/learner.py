@@ -18,7 +18,7 @@ from pronk.seeding import learner_seed
 from pronk.types import EnvSpec, Parameters, Unroll, UserError, map_tree
 
 
-class NonFinite(ArithmeticError):
+class NonFinite(ArithmeticError):  # noqa: N818 - reads as what happened
     """A loss or gradient is not a number. Raised before the weights are touched."""
 
     def __init__(self, what: str, version: int, batch: Unroll) -> None:

@@ -122,9 +122,10 @@ class Training:
         """The loop. Gives the reason why it ended."""
         config, learner, metrics = self._config, self._learner, self._metrics
         specs = specs_for(config, self._spec, learner.network.state_spec)
+        budget = config.run.total_seconds or float("inf")
         with playing(config, learner, specs, self._run, metrics.env_steps, interrupts, self._say) as (port, watch):
             batcher = Batcher(port, specs, config.learner.batch_size, self._device)
-            while metrics.env_steps < config.run.total_steps:
+            while metrics.env_steps < config.run.total_steps and metrics.wall_seconds < budget:
                 interrupts.check()
                 with metrics.waiting():
                     batch = batcher.next()
@@ -155,10 +156,11 @@ class Training:
         """A checkpoint; the last one stays if this one cannot be written."""
         score = self._metrics.episode_return
         best = score is not None and score >= self._best_return
+        best_return = score if score is not None and best else self._best_return
         state = {
             "learner": self._learner.state(),
             "metrics": self._metrics.state(),
-            "best_return": score if best else self._best_return,
+            "best_return": best_return,
             "config": self._config.model_dump(),
         }
         try:
@@ -166,7 +168,7 @@ class Training:
         except (OSError, RuntimeError) as error:
             self._say(f"cannot write a checkpoint: {error}; training goes on, the last one is kept")
         else:
-            self._best_return = state["best_return"]
+            self._best_return = best_return
         self._saved_at = time.monotonic()
 
     def _restore(self) -> None:

@@ -6,7 +6,7 @@ whose successor is not its own is not valid.
     next-step   o_0 a_0 | o_1 (the true last one) | o_2 (first of the next episode)
                 step 0 is valid and bootstraps from o_1 if it was truncated; step 1, which only resets, is not valid
     same-step   o_0 a_0 | o_1 (first of the next episode)
-                step 0 is valid if it terminated (its discount is 0, so o_1 does not matter), and not if it was truncated
+                step 0 is valid if it terminated (its discount is 0, so o_1 does not matter), not if truncated
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ class GymnasiumVector:
         self._ended = np.zeros(self.count, bool)
         self._return[:] = 0.0
         self._length[:] = 0
-        return self._answer(observation, np.ones(self.count, bool), *np.zeros((2, self.count)), np.ones(self.count))
+        never = np.zeros(self.count, bool)
+        return self._answer(observation, ~never, never, np.zeros(self.count), ~never, ~never)
 
     def step(self, action: Array) -> Step:
         """Play; see the module's docstring for `valid`."""
@@ -70,13 +71,12 @@ class GymnasiumVector:
         self._env.close()
 
     def _answer(
-        self, observation: Any, first: Array, ended: Array, reward: Array, discount: Array, valid: Array | bool = True
+        self, observation: Any, first: Array, ended: Array, reward: Array, discount: Array, valid: Array
     ) -> Step:
         encoded = self.encode(observation)
         check_shapes(encoded, self.spec.observation, self.count)
         episode_return, episode_length = np.full(self.count, np.nan, np.float32), np.zeros(self.count, np.int32)
         if ended.any():
-            ended = ended.astype(bool)
             episode_return[ended], episode_length[ended] = self._return[ended], self._length[ended]
             self._return[ended], self._length[ended] = 0.0, 0
         return Step(encoded, first, reward, discount, valid, episode_return, episode_length)
@@ -109,15 +109,14 @@ def make(config: EnvConfig, count: int) -> GymnasiumVector:
 def vector_of(factory: Callable[..., Any], config: EnvConfig, count: int) -> gym.vector.VectorEnv:
     """N environments of a factory. Same-step resets where we choose, because they waste no step."""
     if isinstance(factory, type) and issubclass(factory, gym.vector.VectorEnv):
-        return factory(num_envs=count, **config.kwargs)
+        make_all: Callable[..., gym.vector.VectorEnv] = factory
+        return make_all(num_envs=count, **config.kwargs)
 
-    def make_one() -> gym.Env:
+    def make_one() -> Any:
         return factory(**config.kwargs)
 
     if config.vectorization == "async":
-        return gym.vector.AsyncVectorEnv(
-            [make_one] * count, context="spawn", autoreset_mode=AutoresetMode.SAME_STEP
-        )
+        return gym.vector.AsyncVectorEnv([make_one] * count, context="spawn", autoreset_mode=AutoresetMode.SAME_STEP)
     return gym.vector.SyncVectorEnv([make_one] * count, copy=False, autoreset_mode=AutoresetMode.SAME_STEP)
 
 
@@ -130,7 +129,9 @@ def user_factory(name: str) -> Callable[..., Any] | None:
     if hasattr(module, attribute):
         return getattr(module, attribute)
     if attribute not in gym.registry:
-        raise UserError(f"env.id: {module_name} neither has nor registers {attribute!r}{nearest(attribute, dir(module))}")
+        raise UserError(
+            f"env.id: {module_name} neither has nor registers {attribute!r}{nearest(attribute, dir(module))}"
+        )
     return None
 
 

@@ -49,7 +49,6 @@ def play(job: dict[str, Any]) -> None:
     torch.set_num_threads(config.actors.threads)
     ticket = Ticket(**job["ticket"])
 
-
     def port(layout: UnrollLayout, nbytes: int) -> SharedMemoryActorPort:
         return SharedMemoryActorPort(ticket, layout, nbytes)
 

@@ -148,7 +148,9 @@ class LocalLauncher:
         stack = log.read_bytes()[size:].decode(errors="replace").strip()
         self._bury(worker)
         seconds = self._config.actors.timeout_seconds
-        self._judge(worker, f"no unroll for {seconds:g} s (actors.timeout_seconds); it was here:\n{stack}", raised=False)
+        self._judge(
+            worker, f"no unroll for {seconds:g} s (actors.timeout_seconds); it was here:\n{stack}", raised=False
+        )
 
     def _bury(self, worker: Worker) -> None:
         """End the process and whatever it started, at once."""

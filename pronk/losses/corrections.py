@@ -74,9 +74,7 @@ def one_step(
     """One-step importance sampling: values as if on-policy, the policy gradient weighted by the clipped ratio."""
     with torch.no_grad():
         counts = (log_rho > -torch.inf).to(value.dtype)
-        return trace(
-            counts, lambda_ * counts, clipped(log_rho.exp(), pg_rho_bar), discount, reward, value, bootstrap
-        )
+        return trace(counts, lambda_ * counts, clipped(log_rho.exp(), pg_rho_bar), discount, reward, value, bootstrap)
 
 
 def uncorrected(

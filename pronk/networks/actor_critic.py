@@ -10,9 +10,9 @@ from torch import Tensor
 
 from pronk.config import NetworkConfig
 from pronk.networks.base import Network, Output
-from pronk.networks.cores import CORES
+from pronk.networks.cores import CORES, Core
 from pronk.networks.heads import ValueHead, policy_head
-from pronk.networks.torsos import TORSOS
+from pronk.networks.torsos import TORSOS, Torso
 from pronk.types import EnvSpec, Tree, map_tree
 
 
@@ -22,9 +22,9 @@ class ActorCritic(Network):
     def __init__(self, spec: EnvSpec, config: NetworkConfig) -> None:
         super().__init__(spec)
         make_torso, seen = TORSOS[config.torso], without_mask(spec.observation)
-        self._torso = make_torso(seen, config)
+        self._torso: Torso = make_torso(seen, config)
         self._value_torso = make_torso(seen, config) if config.separate_value else None
-        self._core = CORES[config.core](self._torso.size, config.core_size)
+        self._core: Core = CORES[config.core](self._torso.size, config.core_size)
         self._policy_head = policy_head(self._core.size, spec.action)
         self._value_head = ValueHead(self._core.size)
         self.state_spec = self._core.state_spec
@@ -40,7 +40,7 @@ class ActorCritic(Network):
         features, state = self._core(self._features(self._torso, observation), first, state)
         return self._policy_head(features), state
 
-    def _features(self, torso: Tensor, observation: Tree) -> Tensor:
+    def _features(self, torso: Torso, observation: Tree) -> Tensor:
         """[T, B, ...] -> [T, B, F]."""
         folded = map_tree(lambda array: array.flatten(0, 1), without_mask(observation))
         features = torso(folded)

@@ -8,27 +8,40 @@ from torch import Tensor, nn
 from pronk.types import ArraySpec, Tree
 
 
-class NoCore(nn.Module):
+class Core(nn.Module):
+    """Made as `Core(inputs, size)`."""
+
+    size: int
+    """G."""
+    state_spec: Tree
+    """Of the memory, without its batch axis."""
+
+    def forward(self, features: Tensor, first: Tensor, state: Tree) -> tuple[Tensor, Tree]:
+        """[T, B, F], [T, B], [B, ...] -> [T, B, G] and the state after it."""
+        raise NotImplementedError
+
+
+class NoCore(Core):
     """No memory."""
 
     def __init__(self, inputs: int, size: int) -> None:
         super().__init__()
         self.size = inputs
-        self.state_spec: Tree = {}
+        self.state_spec = {}
 
     def forward(self, features: Tensor, first: Tensor, state: Tree) -> tuple[Tensor, Tree]:
         """Unchanged."""
         return features, state
 
 
-class LstmCore(nn.Module):
+class LstmCore(Core):
     """An LSTM that forgets everything before each `first` observation."""
 
     def __init__(self, inputs: int, size: int) -> None:
         super().__init__()
         self._cell = nn.LSTMCell(inputs, size)
         self.size = size
-        self.state_spec: Tree = {"hidden": ArraySpec((size,), "float32"), "cell": ArraySpec((size,), "float32")}
+        self.state_spec = {"hidden": ArraySpec((size,), "float32"), "cell": ArraySpec((size,), "float32")}
 
     def forward(self, features: Tensor, first: Tensor, state: Tree) -> tuple[Tensor, Tree]:
         """[T, B, F], [T, B], [B, size] -> [T, B, size] and the state after it."""
@@ -41,4 +54,4 @@ class LstmCore(nn.Module):
         return torch.stack(outputs), {"hidden": hidden, "cell": cell}
 
 
-CORES = {"none": NoCore, "lstm": LstmCore}
+CORES: dict[str, type[Core]] = {"none": NoCore, "lstm": LstmCore}

@@ -44,11 +44,25 @@ def encode(array: Tensor, spec: ArraySpec) -> Tensor:
     return flat.float()
 
 
-class Mlp(nn.Module):
-    """Fully connected layers over the joined observation."""
+class Torso(nn.Module):
+    """Made as `Torso(specs, config)`."""
+
+    size: int
+    """F."""
 
     def __init__(self, specs: Tree, config: NetworkConfig) -> None:
         super().__init__()
+
+    def forward(self, observation: Tree) -> Tensor:
+        """[M, ...] -> [M, F]."""
+        raise NotImplementedError
+
+
+class Mlp(Torso):
+    """Fully connected layers over the joined observation."""
+
+    def __init__(self, specs: Tree, config: NetworkConfig) -> None:
+        super().__init__(specs, config)
         self._flat = Flat(specs)
         layers: list[nn.Module] = []
         for inputs, outputs in itertools.pairwise([self._flat.size, *config.hidden]):
@@ -61,4 +75,4 @@ class Mlp(nn.Module):
         return self._layers(self._flat(observation))
 
 
-TORSOS = {"mlp": Mlp}
+TORSOS: dict[str, type[Torso]] = {"mlp": Mlp}
