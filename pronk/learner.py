@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import nn
 
 from pronk.config import Config
 from pronk.losses import make_loss
@@ -32,17 +31,14 @@ class Learner:
     def __init__(self, config: Config, spec: EnvSpec, device: torch.device) -> None:
         torch.manual_seed(learner_seed(config.run.seed))
         self.network = make_network(spec, config.network).to(device)
-        self._block = ParameterBlock(self.network, gradients=True)
+        self._block = ParameterBlock(self.network)
         self._loss = make_loss(config.loss)
-        self._weights = nn.Parameter(self._block.weights)
-        self._weights.grad = self._block.gradients
-        self._optimiser = make_optimiser(self._weights, config.optimiser)
+        self._optimiser = make_optimiser(self._block.weights, self._block.gradients, config.optimiser)
         self._max_norm = config.optimiser.max_gradient_norm
         self.version = 0
 
     def step(self, batch: Unroll, learning_rate: float, meanwhile: Callable[[], None]) -> dict[str, float]:
         """One update. `meanwhile` runs on the CPU while a GPU is still at work."""
-        assert self._block.gradients is not None
         self._block.gradients.zero_()
         output = self.network(batch.observation, batch.first, batch.state)
         acted_on = map_tree(lambda array: array[:-1], batch.observation)
@@ -56,8 +52,7 @@ class Learner:
         self._check(report, batch)
         if self._max_norm is not None and report["gradient_norm"] > self._max_norm:
             self._block.gradients.mul_(self._max_norm / report["gradient_norm"])
-        self._optimiser.param_groups[0]["lr"] = learning_rate
-        self._optimiser.step()
+        self._optimiser.step(learning_rate)
         self.version += 1
         return report
 
@@ -74,7 +69,7 @@ class Learner:
         """All that a checkpoint needs to go on bit for bit."""
         return {
             "network": {name: tensor.detach().clone() for name, tensor in self.network.state_dict().items()},
-            "optimiser": self._optimiser.state_dict(),
+            "optimiser": {name: tensor.clone() for name, tensor in self._optimiser.state.items()},
             "version": self.version,
             "random": torch.get_rng_state(),
         }
@@ -83,7 +78,7 @@ class Learner:
         """Go on from `state()`."""
         try:
             self.network.load_state_dict(state["network"])  # copies into the block's views
-            self._optimiser.load_state_dict(state["optimiser"])
+            self._optimiser.load_state(state["optimiser"])
         except (RuntimeError, ValueError) as error:
             reason = " ".join(str(error).split())
             raise UserError(f"the checkpoint does not fit this configuration's network: {reason}") from None

@@ -1,51 +1,99 @@
-"""Optimisers over one flat vector of weights (see `parameters.py`)."""
+"""Optimisers over one flat vector of weights (see `parameters.py`): a few operations each.
+
+The formulas are torch.optim's (tests hold them to it) but for `rmsprop_tf`. They are written out because torch.optim
+imports PyTorch's compiler when the first optimiser is made, which costs a second and more of every start.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import math
 
 import torch
-from torch import nn
+from torch import Tensor
 
 from pronk.config import OptimiserConfig
 
 
-class RMSPropTF(torch.optim.Optimizer):
-    """RMSProp as TensorFlow has it: g / sqrt(v + epsilon), v starting at 1, the learning rate inside the momentum."""
+class Optimiser:
+    """Changes `weights` in place along `gradient`. Its state is plain tensors and numbers."""
 
-    def __init__(self, params: Any, lr: float, alpha: float, eps: float, momentum: float) -> None:
-        super().__init__(params, {"lr": lr, "alpha": alpha, "eps": eps, "momentum": momentum})
+    def __init__(self, weights: Tensor, gradient: Tensor, config: OptimiserConfig) -> None:
+        self._weights, self._gradient, self._config = weights, gradient, config
+        self.state: dict[str, Tensor] = {name: torch.zeros_like(weights) for name in self.moments}
 
-    @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
-        """One update."""
-        assert closure is None
-        for group in self.param_groups:
-            for weight in group["params"]:
-                state = self.state[weight]
-                if not state:
-                    state["mean_square"] = torch.ones_like(weight)
-                    state["momentum"] = torch.zeros_like(weight)
-                square, velocity = state["mean_square"], state["momentum"]
-                square.mul_(group["alpha"]).addcmul_(weight.grad, weight.grad, value=1 - group["alpha"])
-                velocity.mul_(group["momentum"]).addcdiv_(
-                    weight.grad, (square + group["eps"]).sqrt_(), value=group["lr"]
-                )
-                weight.sub_(velocity)
+    moments: tuple[str, ...]
+    """Names of the running averages that are kept for every weight."""
+
+    def step(self, rate: float) -> None:
+        """One update with this learning rate."""
+        raise NotImplementedError
+
+    def load_state(self, state: dict[str, Tensor]) -> None:
+        """Go on from a saved `state`."""
+        if state.keys() != self.state.keys() or any(state[name].shape != self.state[name].shape for name in state):
+            raise ValueError(f"its optimiser kept {', '.join(state)}; this one ({self._config.name}) differs")
+        for name, tensor in self.state.items():
+            tensor.copy_(state[name])
 
 
-def make_optimiser(weights: nn.Parameter, config: OptimiserConfig) -> torch.optim.Optimizer:
+class Adam(Optimiser):
+    """Adam with bias correction, betas 0.9 and 0.999."""
+
+    moments = ("mean", "mean_square")
+    betas = (0.9, 0.999)
+
+    def __init__(self, weights: Tensor, gradient: Tensor, config: OptimiserConfig) -> None:
+        super().__init__(weights, gradient, config)
+        self.state["updates"] = torch.zeros((), dtype=torch.int64)
+
+    def step(self, rate: float) -> None:
+        """w -= rate m / (sqrt(v) + epsilon), m and v corrected for their start at zero."""
+        mean, square = self.state["mean"], self.state["mean_square"]
+        updates = int(self.state["updates"].add_(1))
+        mean.lerp_(self._gradient, 1 - self.betas[0])
+        square.mul_(self.betas[1]).addcmul_(self._gradient, self._gradient, value=1 - self.betas[1])
+        unbias, unbias_square = (1 - beta**updates for beta in self.betas)
+        spread = square.sqrt().div_(math.sqrt(unbias_square)).add_(self._config.epsilon)
+        self._weights.addcdiv_(mean, spread, value=-rate / unbias)
+
+
+class RMSProp(Optimiser):
+    """As PyTorch has it: g / (sqrt(v) + epsilon), v starting at 0, the learning rate outside the momentum."""
+
+    moments = ("mean_square", "momentum")
+
+    def step(self, rate: float) -> None:
+        """w -= rate b, with b = momentum b + g / (sqrt(v) + epsilon)."""
+        square, momentum = self.state["mean_square"], self.state["momentum"]
+        square.mul_(self._config.decay).addcmul_(self._gradient, self._gradient, value=1 - self._config.decay)
+        momentum.mul_(self._config.momentum).addcdiv_(self._gradient, square.sqrt().add_(self._config.epsilon))
+        self._weights.sub_(momentum, alpha=rate)
+
+
+class RMSPropTF(Optimiser):
+    """As TensorFlow has it: g / sqrt(v + epsilon), v starting at 1, the learning rate inside the momentum."""
+
+    moments = ("mean_square", "momentum")
+
+    def __init__(self, weights: Tensor, gradient: Tensor, config: OptimiserConfig) -> None:
+        super().__init__(weights, gradient, config)
+        self.state["mean_square"].fill_(1.0)
+
+    def step(self, rate: float) -> None:
+        """w -= b, with b = momentum b + rate g / sqrt(v + epsilon)."""
+        square, momentum = self.state["mean_square"], self.state["momentum"]
+        square.mul_(self._config.decay).addcmul_(self._gradient, self._gradient, value=1 - self._config.decay)
+        spread = (square + self._config.epsilon).sqrt_()
+        momentum.mul_(self._config.momentum).addcdiv_(self._gradient, spread, value=rate)
+        self._weights.sub_(momentum)
+
+
+OPTIMISERS: dict[str, type[Optimiser]] = {"adam": Adam, "rmsprop": RMSProp, "rmsprop_tf": RMSPropTF}
+
+
+def make_optimiser(weights: Tensor, gradient: Tensor, config: OptimiserConfig) -> Optimiser:
     """The configured optimiser."""
-    match config.name:
-        case "adam":
-            return torch.optim.Adam([weights], config.learning_rate, eps=config.epsilon, fused=True)
-        case "rmsprop":
-            return torch.optim.RMSprop(
-                [weights], config.learning_rate, config.decay, config.epsilon, momentum=config.momentum, foreach=False
-            )
-        case "rmsprop_tf":
-            return RMSPropTF([weights], config.learning_rate, config.decay, config.epsilon, config.momentum)
+    return OPTIMISERS[config.name](weights, gradient, config)
 
 
 def scheduled_rate(config: OptimiserConfig, done: float) -> float:

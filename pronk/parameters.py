@@ -17,7 +17,7 @@ PADDING = 16  # floats: each weight starts on a cache line
 class ParameterBlock:
     """Owns the storage of a network's parameters, their gradients, and its buffers."""
 
-    def __init__(self, network: nn.Module, gradients: bool = False) -> None:
+    def __init__(self, network: nn.Module) -> None:
         weights = dict(network.named_parameters())
         buffers = dict(network.named_buffers())
         for name, tensor in (weights | buffers).items():
@@ -28,13 +28,13 @@ class ParameterBlock:
         whole = torch.zeros(size + sum(_padded(tensor) for tensor in buffers.values()), device=device)
         self.whole = whole
         self.weights = whole[:size]
-        self.gradients = torch.zeros(size, device=device) if gradients else None
+        self.gradients = torch.zeros(size, device=device)
         offset = 0
         for tensor in (*weights.values(), *buffers.values()):
             view = whole[offset : offset + tensor.numel()].view_as(tensor)
             view.copy_(tensor.data)
             tensor.data = view
-            if self.gradients is not None and isinstance(tensor, nn.Parameter):
+            if isinstance(tensor, nn.Parameter):
                 tensor.grad = self.gradients[offset : offset + tensor.numel()].view_as(tensor)
             offset += _padded(tensor)
 

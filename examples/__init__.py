@@ -1,0 +1,1 @@
+"""Small environments that show one thing each: `pronk train examples.environments:Name`."""
