@@ -54,8 +54,9 @@ class NetworkConfig(Section):
     hidden: list[Positive] = [64, 64]
     """Widths of the fully connected layers."""
     activation: Literal["relu", "tanh"] = "tanh"
-    separate_value: bool = False
-    """Policy and value each with a torso of their own. Actors then run only the policy's half."""
+    separate_value: bool | Auto = "auto"
+    """Policy and value each with a torso of their own, so that a large value loss cannot drown the policy; actors then
+    run only the policy's half. `auto`: for an MLP without a core."""
     core: Literal["none", "lstm"] = "none"
     core_size: Positive = 256
     last_action: bool = False
@@ -200,7 +201,7 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Config:
-        if self.network.separate_value and self.network.core != "none":
+        if self.network.separate_value is True and self.network.core != "none":
             raise ValueError("network.separate_value=true needs network.core=none: the two would need a state each")
         envs, batch = self.actors.envs, self.learner.batch_size
         if envs != "auto" and envs % batch and batch % envs:
@@ -221,7 +222,17 @@ class Config(Section):
         threads = self.learner.threads
         if threads == "auto":
             threads = max(1, available_cores() - count) if self.transport.name != "local" else 1
-        return self.replace({"actors.count": count, "actors.envs": envs, "learner.threads": threads})
+        separate = self.network.separate_value
+        if separate == "auto":
+            separate = self.network.torso == "mlp" and self.network.core == "none"
+        return self.replace(
+            {
+                "actors.count": count,
+                "actors.envs": envs,
+                "learner.threads": threads,
+                "network.separate_value": separate,
+            }
+        )
 
     def replace(self, changes: dict[str, Any]) -> Config:
         """A copy with some `section.key`s changed, validated again."""

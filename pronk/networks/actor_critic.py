@@ -23,7 +23,7 @@ class ActorCritic(Network):
         super().__init__(spec)
         make_torso, seen = TORSOS[config.torso], without_mask(spec.observation)
         self._torso: Torso = make_torso(seen, config)
-        self._value_torso = make_torso(seen, config) if config.separate_value else None
+        self._value_torso = make_torso(seen, config) if config.separate_value is True else None
         self._core: Core = CORES[config.core](self._torso.size, config.core_size)
         self._policy_head = policy_head(self._core.size, spec.action)
         self._value_head = ValueHead(self._core.size)
