@@ -45,9 +45,8 @@ class RunDirectory:
     @classmethod
     def create(cls, path: Path, config: Config) -> RunDirectory:
         """A new one; a used one is refused."""
+        cls.refuse_used(path)
         run = cls(path)
-        if path.is_dir() and any(path.iterdir()):
-            raise UserError(f"{path} is in use; add --resume to go on with it, or choose another --run-dir")
         try:
             for folder in (run.checkpoints, run.logs, run.tensorboard):
                 folder.mkdir(parents=True)
@@ -55,6 +54,12 @@ class RunDirectory:
             raise UserError(f"cannot make the run directory {path}: {error.strerror}") from None
         write_atomically(run.config, config.to_yaml().encode())
         return run
+
+    @staticmethod
+    def refuse_used(path: Path) -> None:
+        """A directory with anything in it may hold somebody's run."""
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            raise UserError(f"{path} is in use; add --resume to go on with it, or choose another --run-dir")
 
     @classmethod
     def open(cls, path: Path) -> RunDirectory:

@@ -30,6 +30,7 @@ class Learner:
 
     def __init__(self, config: Config, spec: EnvSpec, device: torch.device) -> None:
         torch.manual_seed(learner_seed(config.run.seed))
+        self.spec, self.device = spec, device
         self.network = make_network(spec, config.network).to(device)
         self._block = ParameterBlock(self.network)
         self._loss = make_loss(config.loss)

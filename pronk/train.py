@@ -42,7 +42,7 @@ from pronk.sinks.tensorboard import TensorBoard
 from pronk.transport import LearnerPort
 from pronk.transport.local import LocalTransport
 from pronk.transport.shared_memory import SharedMemoryTransport
-from pronk.types import EnvSpec, Failure, Unroll, UserError, leaves
+from pronk.types import Failure, Unroll, UserError, leaves
 
 Say = Callable[[str], None]
 
@@ -70,22 +70,30 @@ def train(
         if run_dir is None:
             raise UserError("--resume needs --run-dir: which run should go on?")
         run = RunDirectory.open(Path(run_dir))
-    else:
-        run = RunDirectory.create(Path(run_dir) if run_dir else new_run_path(config.env.id), config)
-    return Training(config, run, resume, say).go(display)
+        return Training(config, run, learner_for(config), resume, say).go(display)
+    path = Path(run_dir) if run_dir else new_run_path(config.env.id)
+    RunDirectory.refuse_used(path)
+    learner = learner_for(config)  # before anything is written: most mistakes in a configuration show here
+    return Training(config, RunDirectory.create(path, config), learner, resume, say).go(display)
+
+
+def learner_for(config: Config) -> Learner:
+    """A learner for the configured environment, with the configured share of the machine."""
+    assert isinstance(config.learner.threads, int), "resolved"
+    torch.set_num_threads(config.learner.threads)
+    device = choose_device(config.learner.device)
+    with own_failures("the environment"):
+        spec = probe_spec(config)
+    with own_failures("the network"):
+        return Learner(config, spec, device)
 
 
 class Training:
     """One run, from its first update to its summary."""
 
-    def __init__(self, config: Config, run: RunDirectory, resume: bool, say: Say) -> None:
-        assert isinstance(config.learner.threads, int), "resolved"
-        torch.set_num_threads(config.learner.threads)
-        self._config, self._run, self._say = config, run, say
-        self._device = choose_device(config.learner.device)
-        self._spec = probe(config)
-        self._learner = Learner(config, self._spec, self._device)
-        self._metrics = Metrics(self._spec.frames_per_step)
+    def __init__(self, config: Config, run: RunDirectory, learner: Learner, resume: bool, say: Say) -> None:
+        self._config, self._run, self._learner, self._say = config, run, learner, say
+        self._metrics = Metrics(learner.spec.frames_per_step)
         self._best_return = -float("inf")
         if resume:
             self._restore()
@@ -121,10 +129,10 @@ class Training:
     def _learn(self, interrupts: Interrupts) -> str:
         """The loop. Gives the reason why it ended."""
         config, learner, metrics = self._config, self._learner, self._metrics
-        specs = specs_for(config, self._spec, learner.network.state_spec)
+        specs = specs_for(config, learner.spec, learner.network.state_spec)
         budget = config.run.total_seconds or float("inf")
         with playing(config, learner, specs, self._run, metrics.env_steps, interrupts, self._say) as (port, watch):
-            batcher = Batcher(port, specs, config.learner.batch_size, self._device)
+            batcher = Batcher(port, specs, config.learner.batch_size, learner.device)
             while metrics.env_steps < config.run.total_steps and metrics.wall_seconds < budget:
                 interrupts.check()
                 with metrics.waiting():
@@ -234,12 +242,6 @@ def playing(
 
         shared.while_waiting = look_after
         yield shared, launcher.watch
-
-
-def probe(config: Config) -> EnvSpec:
-    """The environment's spec; an environment that cannot even be made ends the run here, before anything starts."""
-    with own_failures("the environment"):
-        return probe_spec(config)
 
 
 @contextlib.contextmanager
