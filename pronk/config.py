@@ -33,11 +33,38 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
+class AtariConfig(Section):
+    """Preprocessing of Atari games. The defaults are G.1's."""
+
+    frame_skip: Positive = 4
+    """Emulator frames per step; the last two are max-pooled."""
+    stack: Positive = 4
+    """Frames in an observation."""
+    size: Positive = 84
+    """Pixels per side."""
+    grayscale: bool = True
+    noops: Annotated[int, Field(ge=0)] = 30
+    """A game begins with up to so many idle steps."""
+    sticky: Fraction = 0.0
+    """Probability that the last action is repeated instead (Machado et al. 2018: 0.25)."""
+    full_actions: bool = False
+    """All 18 actions instead of those the game uses."""
+    life_loss_ends: bool = True
+    """A lost life ends the episode for learning. The game goes on, and reported returns are of whole games."""
+    fire_reset: bool = True
+    """Press fire to begin, in games that wait for it."""
+    max_frames: Positive = 108_000
+    """Per game (30 minutes)."""
+
+
 class EnvConfig(Section):
     """Which environment, and how many of them are stepped together."""
 
     id: str = "CartPole-v1"
-    """A Gymnasium id, `module:Id`, a built-in (`catch`), or `module:attribute` of your own."""
+    """A Gymnasium id, `module:Id`, a built-in (`catch`, `atari`), or `module:attribute` of your own."""
+    game: str | None = None
+    """Which Atari game (`pong`, `breakout`, `ms_pacman`, ...), with id `atari`."""
+    atari: AtariConfig = AtariConfig()
     kwargs: dict[str, Any] = {}
     """Handed to the environment's constructor."""
     vectorization: Literal["auto", "native", "sync", "async"] = "auto"
@@ -50,9 +77,11 @@ class NetworkConfig(Section):
 
     name: str = "actor_critic"
     """`actor_critic`, or `module:attribute` of your own (see docs/architecture.md)."""
-    torso: Literal["mlp"] = "mlp"
+    torso: Literal["mlp", "shallow", "nature", "deep", "opt_cnn", "compact", "small"] = "mlp"
+    """`mlp` for vectors. For images: `shallow` and `deep` of the paper, `nature` of DQN, `opt_cnn` of XingTian,
+    `compact` for 42x42 frames, `small` for grids of a few cells (MinAtar, MiniGrid)."""
     hidden: list[Positive] = [64, 64]
-    """Widths of the fully connected layers."""
+    """Widths of the MLP's layers."""
     activation: Literal["relu", "tanh"] = "tanh"
     separate_value: bool | Auto = "auto"
     """Policy and value each with a torso of their own, so that a large value loss cannot drown the policy; actors then

@@ -95,6 +95,7 @@ class Training:
         self._config, self._run, self._learner, self._say = config, run, learner, say
         self._metrics = Metrics(learner.spec.frames_per_step)
         self._best_return = -float("inf")
+        self._reported: dict[str, Any] | None = None
         if resume:
             self._restore()
         self._saved_at = time.monotonic()
@@ -152,8 +153,11 @@ class Training:
         return "finished"
 
     def _report(self) -> None:
-        """A line to every sink. A full disk is said, not died of."""
+        """A line to every sink, if anything happened since the last one. A full disk is said, not died of."""
         line = self._metrics.line()
+        if line is self._reported:
+            return
+        self._reported = line
         for sink in self._sinks:
             try:
                 sink.write(line)

@@ -45,7 +45,10 @@ class GymnasiumVector:
     def reset(self, seeds: list[int]) -> Step:
         """Begin new episodes. A native vector environment has one random stream and takes the first seed."""
         has_own_streams = isinstance(self._env.unwrapped, gym.vector.SyncVectorEnv | gym.vector.AsyncVectorEnv)
-        observation, _ = self._env.reset(seed=seeds if has_own_streams else seeds[0])  # type: ignore[arg-type]
+        return self._begin(seeds if has_own_streams else seeds[0])
+
+    def _begin(self, seed: Any) -> Step:
+        observation, _ = self._env.reset(seed=seed)
         self._ended = np.zeros(self.count, bool)
         self._return[:] = 0.0
         self._length[:] = 0
@@ -54,21 +57,26 @@ class GymnasiumVector:
 
     def step(self, action: Array) -> Step:
         """Play; see the module's docstring for `valid`."""
-        observation, reward, terminated, truncated, _ = self._env.step(self.decode(action))
-        ended = terminated | truncated
+        observation, reward, terminated, truncated, info = self._env.step(self.decode(action))
+        over = self._over(terminated, truncated, info)
         if self._next_step:
-            first, valid = self._ended, ~self._ended
-            self._ended = ended
+            valid = ~self._ended
+            first = self._ended | (terminated & ~over)
+            self._ended = over
             self._length += valid
         else:
-            first, valid = ended, terminated | ~truncated
+            first, valid = over | terminated, terminated | ~truncated
             self._length += 1
         self._return += reward
-        return self._answer(observation, first, ended, reward, ~terminated, valid)
+        return self._answer(observation, first, over, reward, ~terminated, valid)
 
     def close(self) -> None:
         """End the environments."""
         self._env.close()
+
+    def _over(self, terminated: Array, truncated: Array, info: dict[str, Array]) -> Array:
+        """Where the episode that is reported, and reset, is over. Learning may see more ends than that (Atari)."""
+        return terminated | truncated
 
     def _answer(
         self, observation: Any, first: Array, ended: Array, reward: Array, discount: Array, valid: Array

@@ -12,8 +12,19 @@ from pronk.config import NetworkConfig
 from pronk.networks.base import Network, Output
 from pronk.networks.cores import CORES, Core
 from pronk.networks.heads import ValueHead, policy_head
-from pronk.networks.torsos import TORSOS, Torso
+from pronk.networks.images import Compact, Deep, Nature, OptCnn, Shallow, Small
+from pronk.networks.torsos import Mlp, Torso
 from pronk.types import EnvSpec, Tree, map_tree
+
+TORSOS: dict[str, type[Torso]] = {
+    "mlp": Mlp,
+    "shallow": Shallow,
+    "nature": Nature,
+    "deep": Deep,
+    "opt_cnn": OptCnn,
+    "compact": Compact,
+    "small": Small,
+}
 
 
 class ActorCritic(Network):

@@ -73,6 +73,3 @@ class Mlp(Torso):
     def forward(self, observation: Tree) -> Tensor:
         """[M, size]."""
         return self._layers(self._flat(observation))
-
-
-TORSOS: dict[str, type[Torso]] = {"mlp": Mlp}

@@ -1,0 +1,182 @@
+"""Image torsos. Bytes come from the environment and are scaled on the device; channels_last is faster on a CPU.
+
+Every entry of the observation that is an image goes through the convolutions; the other entries (last action, last
+reward, a vector) are joined to the features, as in the paper.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import torch
+from torch import Tensor, nn
+
+from pronk.config import NetworkConfig
+from pronk.networks.initialise import orthogonal
+from pronk.networks.torsos import Flat, Torso
+from pronk.types import ArraySpec, Tree, UserError, leaves
+
+RELU_GAIN = 2**0.5
+
+
+class ImageTorso(Torso):
+    """Convolutions, a fully connected layer, and the rest of the observation. Subclasses say which convolutions."""
+
+    features = 256
+    """Width of the fully connected layer."""
+
+    def __init__(self, specs: Tree, config: NetworkConfig) -> None:
+        super().__init__(specs, config)
+        named = leaves(specs)
+        images = [spec for _, spec in named if is_image(spec)]
+        if len({images_spec.shape for images_spec in images}) != 1:
+            raise UserError(
+                f"network.torso={config.torso} needs an image (an array of rank 3) in the observation, "
+                f"all of one shape; got {[spec.shape for _, spec in named]}; try network.torso=mlp"
+            )
+        self._is_image = [is_image(spec) for _, spec in named]
+        self._channels_first, self._scale = channels_first(images[0]), 1 / 255 if images[0].dtype == "uint8" else 1.0
+        self._convolutions = self.convolutions(channels(images[0]) * len(images))
+        probe = torch.zeros(1, *self._shape(images))
+        try:
+            flat = self._convolutions(probe).numel()
+        except RuntimeError:
+            raise UserError(
+                f"network.torso={config.torso}: an image of shape {images[0].shape} is too small for it; "
+                "try network.torso=small or network.torso=compact"
+            ) from None
+        self._linear = orthogonal(nn.Linear(flat, self.features), RELU_GAIN)
+        self._rest = Flat({name: spec for name, spec in named if not is_image(spec)})
+        self.size = self.features + self._rest.size
+
+    def convolutions(self, channels: int) -> nn.Module:
+        """[M, channels, H, W] -> [M, C, h, w], activated."""
+        raise NotImplementedError
+
+    def forward(self, observation: Tree) -> Tensor:
+        """[M, size]."""
+        arrays = leaves(observation)
+        pictures = [array for (_, array), image in zip(arrays, self._is_image, strict=True) if image]
+        if not self._channels_first:
+            pictures = [picture.permute(0, 3, 1, 2) for picture in pictures]
+        stacked = torch.cat(pictures, 1) if len(pictures) > 1 else pictures[0]
+        pixels = stacked.to(memory_format=torch.channels_last).float()
+        if self._scale != 1.0:
+            pixels = pixels * self._scale
+        features = torch.relu(self._linear(self._convolutions(pixels).flatten(1)))
+        rest = {name: array for (name, array), image in zip(arrays, self._is_image, strict=True) if not image}
+        return torch.cat([features, self._rest(rest)], -1) if rest else features
+
+    def _shape(self, images: list[ArraySpec]) -> tuple[int, int, int]:
+        shape = images[0].shape
+        height, width = shape[1:] if self._channels_first else shape[:2]
+        return channels(images[0]) * len(images), height, width
+
+
+class Shallow(ImageTorso):
+    """The paper's smaller network: 16@8/4, 32@4/2, FC 256."""
+
+    def convolutions(self, channels: int) -> nn.Module:
+        """Two layers."""
+        return conv_stack(channels, (16, 8, 4), (32, 4, 2))
+
+
+class Nature(ImageTorso):
+    """DQN's network: 32@8/4, 64@4/2, 64@3/1, FC 512."""
+
+    features = 512
+
+    def convolutions(self, channels: int) -> nn.Module:
+        """Three layers."""
+        return conv_stack(channels, (32, 8, 4), (64, 4, 2), (64, 3, 1))
+
+
+class OptCnn(ImageTorso):
+    """XingTian's: 16@8/4, 32@4/2, 256@11/1, for 84x84 with a padding that keeps 11x11 before the last layer."""
+
+    def convolutions(self, channels: int) -> nn.Module:
+        """Three layers; the last sees the whole picture."""
+        return nn.Sequential(
+            *conv(channels, 16, 8, 4, padding=2), *conv(16, 32, 4, 2, padding=2), *conv(32, 256, 11, 1)
+        )
+
+
+class Compact(ImageTorso):
+    """For 42x42 frames on a laptop: 16@4/2, 32@4/2, FC 256."""
+
+    def convolutions(self, channels: int) -> nn.Module:
+        """Two layers."""
+        return conv_stack(channels, (16, 4, 2), (32, 4, 2))
+
+
+class Small(ImageTorso):
+    """For grids of a few cells: 16@3/1, padded, FC 128 (MinAtar's own network)."""
+
+    features = 128
+
+    def convolutions(self, channels: int) -> nn.Module:
+        """One layer."""
+        return nn.Sequential(*conv(channels, 16, 3, 1, padding=1))
+
+
+class Deep(ImageTorso):
+    """The paper's larger network: three sections of 16, 32, 32 channels with two residual blocks each; 15 layers."""
+
+    def convolutions(self, channels: int) -> nn.Module:
+        """Sections, then a ReLU."""
+        widths = itertools.pairwise([channels, 16, 32, 32])
+        return nn.Sequential(*(Section(inputs, outputs) for inputs, outputs in widths), nn.ReLU())
+
+
+class Section(nn.Sequential):
+    """Convolution, max-pool that halves the picture, two residual blocks."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__(
+            orthogonal(nn.Conv2d(inputs, outputs, 3, padding=1), 1.0),
+            nn.MaxPool2d(3, 2, padding=1),
+            Residual(outputs),
+            Residual(outputs),
+        )
+
+
+class Residual(nn.Module):
+    """x + conv(relu(conv(relu(x))))."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self._first = orthogonal(nn.Conv2d(width, width, 3, padding=1), RELU_GAIN)
+        self._second = orthogonal(nn.Conv2d(width, width, 3, padding=1), RELU_GAIN)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The same shape."""
+        return x + self._second(torch.relu(self._first(torch.relu(x))))
+
+
+def conv(inputs: int, outputs: int, kernel: int, stride: int, padding: int = 0) -> tuple[nn.Module, nn.Module]:
+    """A convolution and its ReLU."""
+    return orthogonal(nn.Conv2d(inputs, outputs, kernel, stride, padding), RELU_GAIN), nn.ReLU()
+
+
+def conv_stack(inputs: int, *layers: tuple[int, int, int]) -> nn.Module:
+    """Convolutions given as (channels, kernel, stride)."""
+    modules: list[nn.Module] = []
+    for outputs, kernel, stride in layers:
+        modules += conv(inputs, outputs, kernel, stride)
+        inputs = outputs
+    return nn.Sequential(*modules)
+
+
+def is_image(spec: ArraySpec) -> bool:
+    """Rank 3 and not labels."""
+    return len(spec.shape) == 3 and not spec.categories
+
+
+def channels_first(spec: ArraySpec) -> bool:
+    """Whichever end is shorter holds the channels (ALE stacks first; most Gymnasium images have colours last)."""
+    return spec.shape[0] <= spec.shape[-1]
+
+
+def channels(spec: ArraySpec) -> int:
+    """How many."""
+    return spec.shape[0] if channels_first(spec) else spec.shape[-1]
