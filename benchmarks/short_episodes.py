@@ -19,7 +19,7 @@ from pronk.checkpoint import RunDirectory
 from pronk.config import load_config
 from pronk.envs import probe_spec
 from pronk.networks import make_network
-from pronk.train import train
+from pronk.training import train
 
 LENGTHS = {"1 to 5": (1, 5), "500": (500, 500)}
 WARM_UP_SECONDS = 2.0

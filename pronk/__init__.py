@@ -12,14 +12,21 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pronk.config import Config, load_config
-    from pronk.evaluate import evaluate, load
-    from pronk.train import train
+    from pronk.evaluation import evaluate, load
+    from pronk.training import train
 
 __version__ = "0.1.0"
 __all__ = ["Config", "evaluate", "load", "load_config", "train"]
 
 # Imported when first used: torch takes a second, and `pronk --help` does not need it.
-_HOMES = {"train": "train", "evaluate": "evaluate", "load": "evaluate", "Config": "config", "load_config": "config"}
+# Modules are called `training` and `evaluation` because a submodule `train` would hide the function `pronk.train`.
+_HOMES = {
+    "Config": "config",
+    "evaluate": "evaluation",
+    "load": "evaluation",
+    "load_config": "config",
+    "train": "training",
+}
 
 
 def __getattr__(name: str) -> Any:
@@ -27,6 +34,4 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'pronk' has no attribute {name!r}")
     import importlib
 
-    value = getattr(importlib.import_module(f"pronk.{_HOMES[name]}"), name)
-    globals()[name] = value  # the submodule of the same name would otherwise hide the function
-    return value
+    return getattr(importlib.import_module(f"pronk.{_HOMES[name]}"), name)

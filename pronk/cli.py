@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -40,7 +41,9 @@ def train(
     overrides: Overrides = None,
     run_dir: Annotated[Path | None, typer.Option(help="Where to write [default: runs/NAME-DATE-TIME].")] = None,
     seed: Annotated[int | None, typer.Option(help="Short for run.seed=N.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --run-dir.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the run in --run-dir, as it was configured.")
+    ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing but errors.")] = False,
 ) -> None:
     """Train an agent.
@@ -50,14 +53,17 @@ def train(
     `--resume` goes on from it.
     """
     changes = [*(overrides or []), *([f"run.seed={seed}"] if seed is not None else [])]
-    if resume and run_dir is not None:
-        from pronk.checkpoint import RunDirectory
+    if resume:
+        from pronk.checkpoint import find_run
 
-        config = load_config(RunDirectory.open(run_dir).config, changes)
+        if run_dir is None and not Path(source).is_dir():
+            raise UserError("--resume needs a run: `pronk train RUN --resume`, or name it with --run-dir")
+        run = find_run(str(run_dir or source))  # its own configuration counts, with the changes on top
+        run_dir, config = run.path, load_config(run.config, changes)
     else:
         config = load_config(source, changes)
     from pronk.sinks.console import Display, PlainLines
-    from pronk.train import train as run_training
+    from pronk.training import train as run_training
 
     title = Path(source).stem
     display: Display | PlainLines | None = None
@@ -89,13 +95,15 @@ def show_summary(summary: dict[str, Any]) -> None:
     value = summary["episode_return"]
     score = "no episode has ended" if value is None else f"mean return {value:.1f} over the last 100 episodes"
     out.print(f"{headline} {score}, {steps:,} steps in {duration(seconds)} ({steps / seconds:,.0f} steps/s).")
-    table = Table.grid(padding=(0, 2))
+    hints = [
+        ("play it", f"pronk eval {shlex.quote(run)}"),
+        ("see curves", f"tensorboard --logdir {shlex.quote(run)}/tensorboard"),
+        ("use it", f"import pronk; policy = pronk.load({run!r})"),
+    ]
     if summary["outcome"] == "interrupted":
-        table.add_row("  go on", f"pronk train {Path(run) / 'config.yaml'} --run-dir {run} --resume")
-    table.add_row("  play it", f"pronk eval {run}")
-    table.add_row("  see curves", f"tensorboard --logdir {run}/tensorboard")
-    table.add_row("  use it", f'python -c "import pronk; policy = pronk.load({run!r})"')
-    out.print(table, highlight=False, soft_wrap=True)
+        hints.insert(0, ("go on", f"pronk train {shlex.quote(run)} --resume"))
+    for what, how in hints:
+        out.print(Text(f"  {what:<12}{how}"), soft_wrap=True)
 
 
 @app.command("eval")
@@ -108,7 +116,7 @@ def evaluate(
     seed: Annotated[int, typer.Option(help="Of the episodes.")] = 1,
 ) -> None:
     """Play whole episodes with a trained agent and print what it earned."""
-    from pronk.evaluate import evaluate as play
+    from pronk.evaluation import evaluate as play
 
     summary = play(run, episodes, deterministic=deterministic, best=best, seed=seed).summary()
     if as_json:
@@ -136,6 +144,8 @@ def bench(
     Environment, inference and learner are first measured alone on one core each;
     limit = cores / (1/env + 1/inference + 1/learner).
     """
+    if not seconds >= 1:
+        raise UserError(f"--seconds: {seconds:g} does not fit: at least 1")
     config = load_config(source, overrides)
     from pronk.bench import measure
 
@@ -158,7 +168,7 @@ def bench(
 
 @app.command()
 def show(source: Source, overrides: Overrides = None) -> None:
-    """Print the resolved configuration as YAML, which is itself a valid FILE.yaml."""
+    """Print the whole configuration after overrides as YAML, which is itself a valid FILE.yaml."""
     print(load_config(source, overrides).to_yaml(), end="")
 
 
@@ -190,12 +200,19 @@ def main() -> None:
     """Run a command; a user's mistake is one line and exit code 2, a failure its root cause and exit code 1."""
     sys.path.insert(0, os.getcwd())  # for `module:attribute` of the user's own
     try:
-        app()
-    except UserError as error:
-        err.print("[red]error:[/]", Text(str(error)), highlight=False, soft_wrap=True)
-        raise SystemExit(MISTAKE) from None
+        code = app(standalone_mode=False)
+        raise SystemExit(code if isinstance(code, int) else 0)
     except KeyboardInterrupt:
         raise SystemExit(INTERRUPTED) from None
-    except Failure as error:
-        err.print("[red]failed:[/]", Text(str(error)), highlight=False, soft_wrap=True)
-        raise SystemExit(FAILED) from None
+    except Exception as error:
+        if isinstance(error, Failure):
+            word, message, code = "failed:", str(error), FAILED
+        elif isinstance(error, UserError):
+            word, message, code = "error:", str(error), MISTAKE
+        elif hasattr(error, "format_message"):  # the parser's own: a wrong option
+            word, message, code = "error:", error.format_message(), MISTAKE
+        else:
+            raise
+        if message:  # there is none where the parser has printed its help instead
+            err.print(Text(word, "red"), Text(message), soft_wrap=True)
+        raise SystemExit(code) from None

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
+from pronk import plain_yaml
 from pronk.explain import explain_validation_error, nearest
 from pronk.types import UserError
 
@@ -24,6 +25,7 @@ Positive = Annotated[int, Field(gt=0)]
 PositiveFloat = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
+Threads = Annotated[int, Field(gt=0, le=1024)]
 Auto = Literal["auto"]
 
 
@@ -31,6 +33,14 @@ class Section(BaseModel):
     """Part of the configuration. Immutable; unknown keys are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_bool_for_a_number(cls, value: Any, info: ValidationInfo) -> Any:
+        """Python counts True as 1; a user does not."""
+        if isinstance(value, bool) and "bool" not in str(cls.model_fields[str(info.field_name)].annotation):
+            raise ValueError(f"{str(value).lower()} is not a number or a name")
+        return value
 
 
 class AtariConfig(Section):
@@ -157,15 +167,15 @@ class OptimiserConfig(Section):
 class ActorsConfig(Section):
     """Who plays."""
 
-    count: Positive | Auto = "auto"
+    count: Annotated[int, Field(gt=0, le=10_000)] | Auto = "auto"
     """Processes. `auto`: one per core."""
-    envs: Positive | Auto = "auto"
+    envs: Annotated[int, Field(gt=0, le=100_000)] | Auto = "auto"
     """Environments per actor. `auto`: 16, or what divides learner.batch_size."""
-    unroll_length: Positive = 20
+    unroll_length: Annotated[int, Field(gt=0, le=100_000)] = 20
     """Steps per unroll. G.1: 20; D.3: 100."""
     slots: Annotated[int, Field(ge=1, le=64)] = 2
     """Unrolls an actor may be ahead of the learner: bounds memory and policy lag."""
-    threads: Positive = 1
+    threads: Threads = 1
     """Of torch, per actor process."""
     on_error: Literal["restart", "stop"] = "restart"
     """When an environment raises: start that actor anew, or end the run at once."""
@@ -178,11 +188,11 @@ class ActorsConfig(Section):
 class LearnerConfig(Section):
     """Who learns."""
 
-    batch_size: Positive = 16
+    batch_size: Annotated[int, Field(gt=0, le=1_000_000)] = 16
     """Columns (trajectories of unroll_length steps) per update: a multiple or a divisor of actors.envs. G.1: 32."""
     device: str = "auto"
     """`auto`: the first GPU, else the CPU."""
-    threads: Positive | Auto = "auto"
+    threads: Threads | Auto = "auto"
     """Of torch, on the CPU. `auto`: the cores that the actors leave, at least one."""
 
 
@@ -201,7 +211,7 @@ class RunConfig(Section):
     """Environment steps to train on (frames are this times the frame skip)."""
     total_seconds: PositiveFloat | None = None
     """End when this much wall time was spent training, over all resumes. null: no limit."""
-    stop_return: float | None = None
+    stop_return: Annotated[float, Field(allow_inf_nan=False)] | None = None
     """End early when the mean return of the last 100 episodes reaches this. null: never."""
     seed: Annotated[int, Field(ge=0)] = 1
     log_every_seconds: PositiveFloat = 1.0
@@ -251,6 +261,12 @@ class Config(Section):
         threads = self.learner.threads
         if threads == "auto":
             threads = max(1, available_cores() - count) if self.transport.name != "local" else 1
+        needed, room = batch // envs, count * self.actors.slots
+        if self.transport.name != "local" and needed > room:
+            raise UserError(
+                f"learner.batch_size={batch} joins {needed} unrolls of {envs} environments, but actors.count={count} "
+                f"with actors.slots={self.actors.slots} can have only {room} ready: raise one of these, or actors.envs"
+            )
         separate = self.network.separate_value
         if separate == "auto":
             separate = self.network.torso == "mlp" and self.network.core == "none"
@@ -272,7 +288,7 @@ class Config(Section):
 
     def to_yaml(self) -> str:
         """The whole configuration; `load_config` reads it back."""
-        return yaml.safe_dump(self.model_dump(), sort_keys=False, allow_unicode=True)
+        return plain_yaml.dump(self.model_dump())
 
 
 def available_cores() -> int:
@@ -290,10 +306,10 @@ def load_config(source: str | Path, overrides: list[str] | None = None) -> Confi
     tree = read_source(str(source))
     for override in overrides or []:
         path, separator, text = override.partition("=")
-        if not separator:
+        if not separator or not path:
             raise UserError(f"{override!r} is not an override; write section.key=value, such as run.seed=3")
         try:
-            assign(tree, path, parse_value(text))
+            assign(tree, path, plain_yaml.parse(text) if text else "")
         except yaml.YAMLError:
             raise UserError(f"{override!r}: {text!r} is not a YAML value; quote it?") from None
     return validate(tree, str(source))
@@ -324,25 +340,18 @@ def read_source(source: str) -> dict[str, Any]:
 def read_yaml(path: Path) -> dict[str, Any]:
     """The mapping in a YAML file."""
     try:
-        tree = yaml.safe_load(path.read_text(encoding="utf-8"))
+        tree = plain_yaml.parse(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise UserError(f"no such file: {path}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"cannot read {path}: {error}") from None
     except yaml.YAMLError as error:
         raise UserError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
+    if tree is None:
+        raise UserError(f"{path} is empty; it should hold sections such as `env:` and `run:`")
     if not isinstance(tree, dict):
         raise UserError(f"{path} must hold sections such as `env:` and `run:`, not {type(tree).__name__}")
     return tree
-
-
-def parse_value(text: str) -> Any:
-    """The YAML reading of an override's right-hand side (`1e-3` counts as a number, which YAML 1.1 denies)."""
-    if re.fullmatch(r"[-+]?\d+(_\d+)*([eE]\+?\d+)", text):
-        return int(float(text))
-    if re.fullmatch(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+", text):
-        return float(text)
-    return yaml.safe_load(text) if text else ""
 
 
 # What `section=value` means: `transport=local` is short for `transport.name=local`.

@@ -10,9 +10,9 @@ from pydantic import BaseModel, ValidationError
 
 
 def nearest(word: str, choices: Iterable[str]) -> str:
-    """`; did you mean 'x'?`, or nothing where nothing is near."""
+    """` (did you mean 'x'?)`, or nothing where nothing is near."""
     close = difflib.get_close_matches(word, list(choices), n=1, cutoff=0.5)
-    return f"; did you mean {close[0]!r}?" if close else ""
+    return f" (did you mean {close[0]!r}?)" if close else ""
 
 
 def explain_validation_error(error: ValidationError, model: type[BaseModel]) -> str:
@@ -63,17 +63,34 @@ def _explain_unknown_key(location: list[str], model: type[BaseModel]) -> str:
         annotation = parent.model_fields[part].annotation
         assert isinstance(annotation, type)
         parent = annotation
+    written, key = ".".join(location), SYNONYMS.get(key, key)
+    if key in parent.model_fields:
+        return f"unknown key {written} (did you mean {'.'.join([*location[:-1], key])!r}?)"
+    for section, field in model.model_fields.items():
+        if key in getattr(field.annotation, "model_fields", {}):
+            return f"unknown key {written} (did you mean {f'{section}.{key}'!r}?)"
     near = difflib.get_close_matches(key, parent.model_fields, n=1, cutoff=0.5)
     if near:
-        return f"unknown key {'.'.join(location)}; did you mean {'.'.join([*location[:-1], near[0]])!r}?"
-    elsewhere = [
-        f"{name}.{key}"
-        for name, field in model.model_fields.items()
-        if key in getattr(field.annotation, "model_fields", {})
-    ]
-    if elsewhere:
-        return f"unknown key {'.'.join(location)}; did you mean {elsewhere[0]!r}?"
-    return f"unknown key {'.'.join(location)}; valid here: {', '.join(parent.model_fields)}"
+        return f"unknown key {written} (did you mean {'.'.join([*location[:-1], near[0]])!r}?)"
+    return f"unknown key {written}; valid here: {', '.join(parent.model_fields)}"
+
+
+# What other systems call our keys.
+SYNONYMS = {
+    "gamma": "discount",
+    "lr": "learning_rate",
+    "num_envs": "envs",
+    "num_actors": "count",
+    "num_workers": "count",
+    "rollout_length": "unroll_length",
+    "n_steps": "unroll_length",
+    "entropy_coef": "entropy_cost",
+    "ent_coef": "entropy_cost",
+    "vf_coef": "baseline_cost",
+    "value_cost": "baseline_cost",
+    "max_grad_norm": "max_gradient_norm",
+    "total_timesteps": "total_steps",
+}
 
 
 def _hint(key: str, model: type[BaseModel]) -> str:

@@ -14,10 +14,10 @@ from pronk.networks import make_network
 from pronk.optimisers import make_optimiser
 from pronk.parameters import ParameterBlock
 from pronk.seeding import learner_seed
-from pronk.types import EnvSpec, Parameters, Unroll, UserError, map_tree
+from pronk.types import EnvSpec, Failure, Parameters, Unroll, UserError, map_tree
 
 
-class NonFinite(ArithmeticError):  # noqa: N818 - reads as what happened
+class NonFinite(Failure):
     """A loss or gradient is not a number. Raised before the weights are touched."""
 
     def __init__(self, what: str, version: int, batch: Unroll) -> None:
@@ -82,7 +82,7 @@ class Learner:
             self._optimiser.load_state(state["optimiser"])
         except (RuntimeError, ValueError) as error:
             reason = " ".join(str(error).split())
-            raise UserError(f"the checkpoint does not fit this configuration's network: {reason}") from None
+            raise UserError(f"the checkpoint does not fit this configuration: {reason}") from None
         self.version = state["version"]
         torch.set_rng_state(state["random"].cpu())
 
@@ -99,6 +99,8 @@ def choose_device(name: str) -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         device = torch.device(name)
+        if device.type == "meta":
+            raise RuntimeError("it holds no data")
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]

@@ -35,6 +35,8 @@ def load(address: str) -> Any:
 
 def import_module(name: str, wanted_by: str) -> Any:
     """Import a user's module; one that is missing is a user's mistake, one that fails inside shows its traceback."""
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise UserError(f"{wanted_by!r} is not of the form module:attribute")
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:

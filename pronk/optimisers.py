@@ -31,7 +31,7 @@ class Optimiser:
     def load_state(self, state: dict[str, Tensor]) -> None:
         """Go on from a saved `state`."""
         if state.keys() != self.state.keys() or any(state[name].shape != self.state[name].shape for name in state):
-            raise ValueError(f"its optimiser kept {', '.join(state)}; this one ({self._config.name}) differs")
+            raise ValueError(f"optimiser.name={self._config.name} cannot go on from another optimiser's state")
         for name, tensor in self.state.items():
             tensor.copy_(state[name])
 
@@ -73,7 +73,7 @@ class RMSProp(Optimiser):
 class RMSPropTF(Optimiser):
     """As TensorFlow has it: g / sqrt(v + epsilon), v starting at 1, the learning rate inside the momentum."""
 
-    moments = ("mean_square", "momentum")
+    moments = ("mean_square", "velocity")
 
     def __init__(self, weights: Tensor, gradient: Tensor, config: OptimiserConfig) -> None:
         super().__init__(weights, gradient, config)
@@ -81,11 +81,11 @@ class RMSPropTF(Optimiser):
 
     def step(self, rate: float) -> None:
         """w -= b, with b = momentum b + rate g / sqrt(v + epsilon)."""
-        square, momentum = self.state["mean_square"], self.state["momentum"]
+        square, velocity = self.state["mean_square"], self.state["velocity"]
         square.mul_(self._config.decay).addcmul_(self._gradient, self._gradient, value=1 - self._config.decay)
         spread = (square + self._config.epsilon).sqrt_()
-        momentum.mul_(self._config.momentum).addcdiv_(self._gradient, spread, value=rate)
-        self._weights.sub_(momentum)
+        velocity.mul_(self._config.momentum).addcdiv_(self._gradient, spread, value=rate)
+        self._weights.sub_(velocity)
 
 
 OPTIMISERS: dict[str, type[Optimiser]] = {"adam": Adam, "rmsprop": RMSProp, "rmsprop_tf": RMSPropTF}

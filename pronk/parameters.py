@@ -23,6 +23,8 @@ class ParameterBlock:
         for name, tensor in (weights | buffers).items():
             if tensor.dtype != torch.float32:
                 raise UserError(f"network: {name} is {tensor.dtype}; weights and buffers must be float32")
+        if not weights:
+            raise UserError("network: it has no weights to learn")
         device = next(iter(weights.values())).device
         size = sum(_padded(tensor) for tensor in weights.values())
         whole = torch.zeros(size + sum(_padded(tensor) for tensor in buffers.values()), device=device)

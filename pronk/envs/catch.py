@@ -14,6 +14,7 @@ from gymnasium.vector.utils import batch_space
 
 from pronk.config import EnvConfig
 from pronk.envs.gymnasium_vector import GymnasiumVector
+from pronk.types import UserError
 
 
 class CatchVectorEnv(gym.vector.VectorEnv):
@@ -62,4 +63,10 @@ class CatchVectorEnv(gym.vector.VectorEnv):
 
 def make(config: EnvConfig, count: int) -> GymnasiumVector:
     """N boards; `env.kwargs` may say rows and columns."""
+    unknown = [key for key in config.kwargs if key not in ("rows", "columns")]
+    small = [f"{key}={value}" for key, value in config.kwargs.items() if not isinstance(value, int) or value < 2]
+    if unknown or small:
+        raise UserError(
+            f"env.kwargs of catch: {', '.join(unknown or small)}; it takes rows and columns, each at least 2"
+        )
     return GymnasiumVector(CatchVectorEnv(count, **config.kwargs))

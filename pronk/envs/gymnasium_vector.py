@@ -145,6 +145,8 @@ def user_factory(name: str) -> Callable[..., Any] | None:
 
 def registered(name: str) -> Any:
     """The registration of a Gymnasium id."""
+    if name.startswith("ALE/"):
+        gym.register_envs(import_module("ale_py", name))
     try:
         return gym.spec(name)
     except gym.error.Error:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from pronk.envs.base import VectorEnv
-from pronk.types import Array, ArraySpec, EnvSpec, Step, Tree
+from pronk.types import Array, ArraySpec, EnvSpec, Step, Tree, UserError
 
 
 class LastInputs:
@@ -59,6 +59,11 @@ class LastInputs:
 def with_last_inputs(spec: EnvSpec, action: bool, reward: bool) -> EnvSpec:
     """The spec of the extended observation."""
     observation = as_dict(spec.observation)
+    taken = {"last_action", "last_reward"} & observation.keys()
+    if taken:
+        raise UserError(
+            f"the observation has its own {' and '.join(sorted(taken))}; leave out network.last_action/reward"
+        )
     if action:
         array = spec.action.array
         observation["last_action"] = ArraySpec(array.shape, array.dtype, tuple(n + 1 for n in array.categories))

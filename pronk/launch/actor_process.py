@@ -13,7 +13,7 @@ import time
 import traceback
 from typing import Any
 
-from pronk.launch.base import own_traceback
+from pronk.failures import own_traceback
 
 MOST_TOLD = 60_000  # bytes: a pipe holds 64 KiB without a reader
 
@@ -40,12 +40,13 @@ def play(job: dict[str, Any]) -> None:
     """Build the actor from the job and run it."""
     import torch
 
+    from pronk import plain_yaml
     from pronk.actor import make_actor
-    from pronk.config import Config
+    from pronk.config import validate
     from pronk.layout import UnrollLayout
     from pronk.transport.shared_memory import SharedMemoryActorPort, Ticket
 
-    config = Config.model_validate(job["config"])
+    config = validate(plain_yaml.parse(job["config"]))
     torch.set_num_threads(config.actors.threads)
     ticket = Ticket(**job["ticket"])
 

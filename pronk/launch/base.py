@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import traceback
 from typing import Any, Protocol
 
 from pronk.types import Failure
@@ -23,14 +21,3 @@ class Launcher(Protocol):
     def watch(self) -> None:
         """Called often: notices who died or hangs, starts them anew; raises `ActorFailed` when that is no use."""
         ...
-
-
-def own_traceback(error: Exception) -> str:
-    """The traceback from the environment's first frame on: what the user wrote, not how Pronk got there."""
-    frames = traceback.extract_tb(error.__traceback__)
-    here = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-    outside = [index for index, frame in enumerate(frames) if not frame.filename.startswith(here)]
-    kept = frames[outside[0] :] if outside else frames
-    listed = "".join(traceback.format_list(kept))
-    described = "".join(traceback.format_exception_only(error))
-    return f"Traceback (most recent call last):\n{listed}{described}"

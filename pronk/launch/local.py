@@ -99,7 +99,7 @@ class LocalLauncher:
         ticket, inherited = self._transport.connect(worker.index)
         worker.failure_pipe, failure_end = os.pipe()
         job = {
-            "config": self._config.model_dump(),
+            "config": self._config.to_yaml(),
             "actor": worker.index,
             "life": worker.lives,
             "generation": self._generation,

@@ -104,7 +104,7 @@ class Gaussian:
     def sample(self, generator: Generator | None = None) -> Tensor:
         """[..., *shape]."""
         noise = torch.empty_like(self._mean).normal_(generator=generator)
-        return self._shaped(self._mean + self._log_std.exp() * noise)
+        return self._shaped(self._mean + self._log_std.exp() * noise).detach()
 
     def mode(self) -> Tensor:
         """The mean."""

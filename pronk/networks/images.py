@@ -27,27 +27,27 @@ class ImageTorso(Torso):
 
     def __init__(self, specs: Tree, config: NetworkConfig) -> None:
         super().__init__(specs, config)
-        named = leaves(specs)
-        images = [spec for _, spec in named if is_image(spec)]
-        if len({images_spec.shape for images_spec in images}) != 1:
+        named = dict(leaves(specs))
+        self._images = {path: spec for path, spec in named.items() if is_image(spec)}
+        shapes = [planes(torch.zeros(1, *spec.shape), spec).shape[1:] for spec in self._images.values()]
+        if len({shape[1:] for shape in shapes}) != 1:
             raise UserError(
-                f"network.torso={config.torso} needs an image (an array of rank 3) in the observation, "
-                f"all of one shape; got {[spec.shape for _, spec in named]}; try network.torso=mlp"
+                f"network.torso={config.torso} needs images of one size (arrays of rank 3 or 4) in the observation; "
+                f"it has {[spec.shape for spec in named.values()]}; try network.torso=mlp"
             )
-        self._is_image = [is_image(spec) for _, spec in named]
-        self._channels_first, self._scale = channels_first(images[0]), 1 / 255 if images[0].dtype == "uint8" else 1.0
-        self._convolutions = self.convolutions(channels(images[0]) * len(images))
-        probe = torch.zeros(1, *self._shape(images))
+        depth = sum(shape[0] for shape in shapes)
+        self._convolutions = self.convolutions(depth)
         try:
-            flat = self._convolutions(probe).numel()
+            flat = self._convolutions(torch.zeros(1, depth, *shapes[0][1:])).numel()
         except RuntimeError:
             raise UserError(
-                f"network.torso={config.torso}: an image of shape {images[0].shape} is too small for it; "
+                f"network.torso={config.torso}: an image of {shapes[0][1]}x{shapes[0][2]} is too small for it; "
                 "try network.torso=small or network.torso=compact"
             ) from None
         self._linear = orthogonal(nn.Linear(flat, self.features), RELU_GAIN)
-        self._rest = Flat({name: spec for name, spec in named if not is_image(spec)})
-        self.size = self.features + self._rest.size
+        self._others = [path for path in named if path not in self._images]
+        self._flat = Flat({path: named[path] for path in self._others})
+        self.size = self.features + self._flat.size
 
     def convolutions(self, channels: int) -> nn.Module:
         """[M, channels, H, W] -> [M, C, h, w], activated."""
@@ -55,22 +55,13 @@ class ImageTorso(Torso):
 
     def forward(self, observation: Tree) -> Tensor:
         """[M, size]."""
-        arrays = leaves(observation)
-        pictures = [array for (_, array), image in zip(arrays, self._is_image, strict=True) if image]
-        if not self._channels_first:
-            pictures = [picture.permute(0, 3, 1, 2) for picture in pictures]
+        arrays = dict(leaves(observation))
+        pictures = [planes(arrays[path], spec) for path, spec in self._images.items()]
         stacked = torch.cat(pictures, 1) if len(pictures) > 1 else pictures[0]
-        pixels = stacked.to(memory_format=torch.channels_last).float()
-        if self._scale != 1.0:
-            pixels = pixels * self._scale
-        features = torch.relu(self._linear(self._convolutions(pixels).flatten(1)))
-        rest = {name: array for (name, array), image in zip(arrays, self._is_image, strict=True) if not image}
-        return torch.cat([features, self._rest(rest)], -1) if rest else features
-
-    def _shape(self, images: list[ArraySpec]) -> tuple[int, int, int]:
-        shape = images[0].shape
-        height, width = shape[1:] if self._channels_first else shape[:2]
-        return channels(images[0]) * len(images), height, width
+        features = torch.relu(self._linear(self._convolutions(stacked).flatten(1)))
+        if not self._others:
+            return features
+        return torch.cat([features, self._flat({path: arrays[path] for path in self._others})], -1)
 
 
 class Shallow(ImageTorso):
@@ -168,15 +159,23 @@ def conv_stack(inputs: int, *layers: tuple[int, int, int]) -> nn.Module:
 
 
 def is_image(spec: ArraySpec) -> bool:
-    """Rank 3 and not labels."""
-    return len(spec.shape) == 3 and not spec.categories
+    """A picture, or a stack of colour pictures; not labels."""
+    return len(spec.shape) in (3, 4) and not spec.categories
 
 
-def channels_first(spec: ArraySpec) -> bool:
-    """Whichever end is shorter holds the channels (ALE stacks first; most Gymnasium images have colours last)."""
-    return spec.shape[0] <= spec.shape[-1]
+def planes(array: Tensor, spec: ArraySpec) -> Tensor:
+    """Images [M, ...] as floats [M, C, H, W], channels_last in memory; bytes scaled to [0, 1]."""
+    if len(spec.shape) == 4:  # a stack of colour pictures [S, H, W, 3]
+        array = array.permute(0, 1, 4, 2, 3).flatten(1, 2)
+    elif not channels_first(spec.shape):
+        array = array.permute(0, 3, 1, 2)
+    pixels = array.to(memory_format=torch.channels_last).float()
+    return pixels * (1 / 255) if spec.dtype == "uint8" else pixels
 
 
-def channels(spec: ArraySpec) -> int:
-    """How many."""
-    return spec.shape[0] if channels_first(spec) else spec.shape[-1]
+def channels_first(shape: tuple[int, ...]) -> bool:
+    """Pictures are mostly square: the odd axis out holds the channels. Else the shorter end does, or the last one."""
+    first, middle, last = shape
+    if (first == middle) != (middle == last):
+        return middle == last
+    return first < last

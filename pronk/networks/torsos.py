@@ -24,12 +24,13 @@ class Flat(nn.Module):
 
     def __init__(self, specs: Tree) -> None:
         super().__init__()
-        self._specs = [spec for _, spec in leaves(specs)]
-        self.size = sum(sum(spec.categories) or spec.size for spec in self._specs)
+        self._specs = dict(leaves(specs))
+        self.size = sum(sum(spec.categories) or spec.size for spec in self._specs.values())
 
     def forward(self, observation: Tree) -> Tensor:
         """[M, size]."""
-        parts = [encode(array, spec) for (_, array), spec in zip(leaves(observation), self._specs, strict=True)]
+        arrays = dict(leaves(observation))
+        parts = [encode(arrays[path], spec) for path, spec in self._specs.items()]
         return parts[0] if len(parts) == 1 else torch.cat(parts, -1)
 
 

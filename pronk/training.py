@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -28,9 +29,8 @@ from pronk.batcher import Batcher
 from pronk.checkpoint import RunDirectory, new_run_path, save_atomically
 from pronk.config import Config, load_config
 from pronk.envs import probe_spec
+from pronk.failures import own_failures
 from pronk.interrupts import Interrupted, Interrupts
-from pronk.launch import ActorFailed
-from pronk.launch.base import own_traceback
 from pronk.launch.local import LocalLauncher
 from pronk.layout import UnrollLayout
 from pronk.learner import Learner, NonFinite, choose_device
@@ -114,10 +114,10 @@ class Training:
                 outcome = self._learn(interrupts)
             except Interrupted:
                 outcome = "interrupted"
-            except ActorFailed as error:
-                outcome, failure = "failed", error
             except NonFinite as error:
                 outcome, failure = "failed", self._keep_broken_batch(error)
+            except Failure as error:
+                outcome, failure = "failed", error
             self._report()
             if not isinstance(failure, BrokenGradient):
                 self._save()
@@ -139,7 +139,8 @@ class Training:
                 with metrics.waiting():
                     batch = batcher.next()
                 metrics.learning_rate = scheduled_rate(config.optimiser, metrics.env_steps / config.run.total_steps)
-                report = learner.step(batch.tensors, metrics.learning_rate, meanwhile=batcher.prefetch)
+                with own_failures("the learner"):
+                    report = learner.step(batch.tensors, metrics.learning_rate, meanwhile=batcher.prefetch)
                 port.publish(learner.parameters())
                 metrics.record(batch.arrays, report, learner.version - 1)
                 if metrics.reached(config.run.stop_return):
@@ -216,6 +217,7 @@ def playing(
     """Actors at play: gives the port to them, and a function that looks after them."""
     assert isinstance(config.actors.count, int), "resolved"
     layout = UnrollLayout(specs)
+    refuse_more_than_memory(layout.nbytes * config.actors.slots * config.actors.count)
     if config.transport.name == "local":
         local = LocalTransport(layout)
         local.publish(learner.parameters())
@@ -248,17 +250,16 @@ def playing(
         yield shared, launcher.watch
 
 
-@contextlib.contextmanager
-def own_failures(who: str) -> Iterator[None]:
-    """An error of the user's environment or network, in this process, is told like one of an actor process."""
-    try:
-        yield
-    except (UserError, Interrupted):
-        raise
-    except Exception as error:
-        raise ActorFailed(f"{who} failed: {own_traceback(error)}") from error
-
-
 def not_finite(array: torch.Tensor, name: str) -> bool:
     """Whether a float array has a NaN or an infinity where none belongs (NaN in episode_return means "none")."""
     return name != "episode_return" and array.is_floating_point() and not bool(array.isfinite().all())
+
+
+def refuse_more_than_memory(nbytes: int) -> None:
+    """Say so before the machine does."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if nbytes > memory:
+        raise UserError(
+            f"the unrolls of all actors need {nbytes / 2**30:,.0f} GiB, this machine has {memory / 2**30:,.0f}: lower "
+            "actors.count, actors.envs, actors.unroll_length or actors.slots"
+        )

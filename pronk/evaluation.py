@@ -13,6 +13,7 @@ from pronk.checkpoint import BEST, RunDirectory, find_run, load_checkpoint
 from pronk.config import Config, validate
 from pronk.envs import make_env
 from pronk.envs.last_inputs import LastInputs
+from pronk.failures import own_failures
 from pronk.networks import make_network
 from pronk.policy import Policy
 from pronk.seeding import evaluation_seeds
@@ -49,15 +50,22 @@ def evaluate(
     """Play `episodes` whole episodes with a run's newest (or best) checkpoint."""
     if episodes < 1:
         raise UserError(f"--episodes: {episodes} does not fit: at least 1")
+    if seed < 0:
+        raise UserError(f"--seed: {seed} does not fit: at least 0")
     state = checkpoint_of(find_run(str(run)), best)
     config = validate(state["config"])
     torch.set_num_threads(1)
-    count = min(episodes, MOST_ENVS)
+    most = (
+        config.actors.envs if config.env.vectorization == "async" else MOST_ENVS
+    )  # a process each: no more than there were
+    count = min(episodes, int(most))
     policy_seed, env_seeds = evaluation_seeds(seed, count)
-    env = make_env(config, count)
+    with own_failures("the environment"):
+        env = make_env(config, count)
     try:
         policy = restored_policy(config, env.spec, state, count, policy_seed, deterministic)
-        return play_episodes(env, policy, episodes, env_seeds)
+        with own_failures("the environment"):
+            return play_episodes(env, policy, episodes, env_seeds)
     finally:
         env.close()
 

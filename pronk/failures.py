@@ -1,0 +1,33 @@
+"""How a failure in the user's own code is told: once, with the user's traceback and not Pronk's."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import traceback
+from collections.abc import Iterator
+
+from pronk.interrupts import Interrupted
+from pronk.types import Failure, UserError
+
+
+@contextlib.contextmanager
+def own_failures(who: str) -> Iterator[None]:
+    """An error of the user's environment, network or loss in this process is told like one of an actor process."""
+    try:
+        yield
+    except (UserError, Failure, Interrupted):
+        raise
+    except Exception as error:
+        raise Failure(f"{who} failed: {own_traceback(error)}") from error
+
+
+def own_traceback(error: Exception) -> str:
+    """The traceback from the environment's first frame on: what the user wrote, not how Pronk got there."""
+    frames = traceback.extract_tb(error.__traceback__)
+    here = os.path.dirname(os.path.abspath(__file__)) + os.sep
+    outside = [index for index, frame in enumerate(frames) if not frame.filename.startswith(here)]
+    kept = frames[outside[0] :] if outside else frames
+    listed = "".join(traceback.format_list(kept))
+    described = "".join(traceback.format_exception_only(error))
+    return f"Traceback (most recent call last):\n{listed}{described}"

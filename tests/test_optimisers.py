@@ -1,0 +1,110 @@
+import copy
+import itertools
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from pronk.config import OptimiserConfig
+from pronk.optimisers import OPTIMISERS, make_optimiser, scheduled_rate
+from pronk.parameters import ParameterBlock
+
+
+def tensorflow_rmsprop(weight, gradients, rates, decay, epsilon, momentum):
+    """ApplyRMSProp of TensorFlow 1, for one number: ms starts at 1, mom at 0."""
+    ms, mom = 1.0, 0.0
+    for gradient, rate in zip(gradients, rates, strict=True):
+        ms = decay * ms + (1 - decay) * gradient**2
+        mom = momentum * mom + rate * gradient / math.sqrt(ms + epsilon)
+        weight -= mom
+    return weight
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+@pytest.mark.parametrize("decay", [0.5, 0.99])
+@pytest.mark.parametrize("epsilon", [1e-5, 0.1])
+def test_rmsprop_tf_is_tensorflows_formula(momentum, decay, epsilon):
+    torch.manual_seed(0)
+    start, gradients = torch.randn(4, dtype=torch.float64), torch.randn(20, 4, dtype=torch.float64)
+    rates = [0.03 * (1 - t / 20) for t in range(20)]
+    weights, gradient = start.clone(), torch.zeros_like(start)
+    config = OptimiserConfig(name="rmsprop_tf", decay=decay, epsilon=epsilon, momentum=momentum)
+    optimiser = make_optimiser(weights, gradient, config)
+    for values, rate in zip(gradients, rates, strict=True):
+        gradient.copy_(values)
+        optimiser.step(rate)
+    expected = [
+        tensorflow_rmsprop(start[i].item(), gradients[:, i].tolist(), rates, decay, epsilon, momentum) for i in range(4)
+    ]
+    assert weights.tolist() == pytest.approx(expected, rel=1e-12)
+
+
+def test_the_two_rmsprops_differ_where_they_should():
+    moved = {}
+    for name in ("rmsprop", "rmsprop_tf"):
+        weights, gradient = torch.zeros(1), torch.tensor([0.1])
+        make_optimiser(weights, gradient, OptimiserConfig(name=name, epsilon=0.01, decay=0.99)).step(1.0)
+        moved[name] = -weights.item()
+    assert moved["rmsprop"] == pytest.approx(0.1 / (math.sqrt(0.01 * 0.1**2) + 0.01), rel=1e-5)
+    assert moved["rmsprop_tf"] == pytest.approx(0.1 / math.sqrt(0.99 + 0.01 * 0.1**2 + 0.01), rel=1e-5)
+
+
+def torch_optimiser(module, config):
+    """torch's own, over the separate parameters of a module, from the configuration's meaning."""
+    if config.name == "adam":
+        return torch.optim.Adam(module.parameters(), betas=(0.9, 0.999), eps=config.epsilon)
+    return torch.optim.RMSprop(
+        module.parameters(), alpha=config.decay, eps=config.epsilon, momentum=config.momentum, centered=False
+    )
+
+
+@pytest.mark.parametrize(("name", "momentum"), [("adam", 0.0), ("rmsprop", 0.0), ("rmsprop", 0.9)])
+@pytest.mark.parametrize("epsilon", [1e-5, 0.1])
+def test_one_flat_block_learns_like_torchs_optimiser_over_separate_parameters(name, momentum, epsilon):
+    torch.manual_seed(0)
+    config = OptimiserConfig(name=name, epsilon=epsilon, decay=0.9, momentum=momentum)
+    flat = nn.Sequential(nn.Linear(3, 5), nn.Tanh(), nn.Linear(5, 1))
+    plain = copy.deepcopy(flat)
+    block = ParameterBlock(flat)
+    ours, theirs = make_optimiser(block.weights, block.gradients, config), torch_optimiser(plain, config)
+    start = flat[0].weight.detach().clone()
+    for update in range(15):
+        inputs, rate = torch.randn(8, 3), 0.01 * (1 - update / 15)
+        block.gradients.zero_()
+        theirs.zero_grad()
+        for module in (flat, plain):
+            (module(inputs) - inputs.sum(-1, keepdim=True)).square().mean().backward()
+        ours.step(rate)
+        theirs.param_groups[0]["lr"] = rate
+        theirs.step()
+        for one, other in zip(flat.parameters(), plain.parameters(), strict=True):
+            torch.testing.assert_close(one, other, atol=1e-6, rtol=0)
+    assert (flat[0].weight - start).abs().max() > 0.01
+
+
+@pytest.mark.parametrize("name", OPTIMISERS)
+def test_a_zero_gradient_or_a_zero_rate_moves_nothing_at_first(name):
+    weights, gradient = torch.ones(3), torch.tensor([0.0, 1.0, -2.0])
+    optimiser = make_optimiser(weights, gradient, OptimiserConfig(name=name))
+    optimiser.step(0.0)
+    assert weights.tolist() == [1.0, 1.0, 1.0]
+    optimiser.step(0.1)
+    assert weights[0] == 1.0
+    assert weights[1] < 1.0 < weights[2]
+
+
+@pytest.mark.parametrize(("ours", "saved"), itertools.permutations(OPTIMISERS, 2))
+def test_the_state_of_another_optimiser_is_refused(ours, saved):
+    def made(name):
+        return make_optimiser(torch.zeros(4), torch.ones(4), OptimiserConfig(name=name, momentum=0.9))
+
+    with pytest.raises(ValueError, match=ours):
+        made(ours).load_state(made(saved).state)
+
+
+@pytest.mark.parametrize(("done", "rate"), [(0.0, 0.4), (0.25, 0.3), (1.0, 0.0), (1.2, 0.0)])
+def test_linear_schedule_falls_to_zero_and_not_below(done, rate):
+    linear = OptimiserConfig(learning_rate=0.4, schedule="linear")
+    assert scheduled_rate(linear, done) == pytest.approx(rate)
+    assert scheduled_rate(linear.model_copy(update={"schedule": "constant"}), done) == 0.4
