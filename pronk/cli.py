@@ -94,7 +94,8 @@ def show_summary(summary: dict[str, Any]) -> None:
     }[summary["outcome"]]
     value = summary["episode_return"]
     score = "no episode has ended" if value is None else f"mean return {value:.1f} over the last 100 episodes"
-    out.print(f"{headline} {score}, {steps:,} steps in {duration(seconds)} ({steps / seconds:,.0f} steps/s).")
+    rate = f"{steps:,} steps in {duration(seconds)} ({steps / seconds:,.0f} steps/s)"
+    out.print(f"{headline} {score}, {rate}.", highlight=False, soft_wrap=True)
     hints = [
         ("play it", f"pronk eval {shlex.quote(run)}"),
         ("see curves", f"tensorboard --logdir {shlex.quote(run)}/tensorboard"),
