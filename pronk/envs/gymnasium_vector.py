@@ -19,7 +19,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 
 from pronk.config import EnvConfig
-from pronk.envs.spaces import action_decoder, check_action_mask, observation_encoder
+from pronk.envs.spaces import action_decoder, check_action_mask, observation_encoder, refuse_nothing
 from pronk.explain import nearest
 from pronk.named import import_module
 from pronk.types import Array, EnvSpec, Step, Tree, UserError, leaves
@@ -35,6 +35,7 @@ class GymnasiumVector:
         self._env, self._next_step = env, mode == AutoresetMode.NEXT_STEP
         observation, self.encode = observation_encoder(env.single_observation_space)
         action, self.decode = action_decoder(env.single_action_space)
+        refuse_nothing(observation)
         check_action_mask(observation, action)
         self.spec = EnvSpec(observation, action)
         self.count = env.num_envs
@@ -120,6 +121,9 @@ def vector_of(factory: Callable[..., Any], config: EnvConfig, count: int) -> gym
         make_all: Callable[..., gym.vector.VectorEnv] = factory
         return make_all(num_envs=count, **config.kwargs)
 
+    if config.vectorization == "native":
+        raise UserError(f"env.vectorization=native: {config.id} is not a VectorEnv class; use sync or async")
+
     def make_one() -> Any:
         return factory(**config.kwargs)
 
@@ -147,8 +151,8 @@ def registered(name: str) -> Any:
     """The registration of a Gymnasium id."""
     if name.startswith("ALE/"):
         gym.register_envs(import_module("ale_py", name))
+    bare = name.rpartition(":")[2]  # its module was imported by `user_factory`
     try:
-        return gym.spec(name)
+        return gym.spec(bare)
     except gym.error.Error:
-        bare = name.rpartition(":")[2]
         raise UserError(f"env.id: Gymnasium knows no environment {name!r}{nearest(bare, gym.registry)}") from None

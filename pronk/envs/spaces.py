@@ -8,7 +8,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from pronk.types import ActionSpec, Array, ArraySpec, Tree, UserError
+from pronk.types import ActionSpec, Array, ArraySpec, Tree, UserError, leaves
 
 Encoder = Callable[[Any], Tree]
 
@@ -53,19 +53,30 @@ def action_decoder(space: gym.Space) -> tuple[ActionSpec, Callable[[Array], Arra
             return ActionSpec(space.shape, choices), lambda action: (action + starts).astype(dtype)
         case gym.spaces.Box() if np.issubdtype(space.dtype, np.floating):
             return ActionSpec(space.shape), _box_decoder(space)
-    raise UserError(f"action: {_kind(space)} spaces are not supported; there are Discrete, MultiDiscrete and Box")
+    raise UserError(
+        f"action: {_kind(space)} spaces are not supported; "
+        "there are Discrete, one-dimensional MultiDiscrete and Box of floats"
+    )
 
 
 def _box_decoder(space: gym.spaces.Box) -> Callable[[Array], Array]:
-    """[-1, 1] to [low, high], clipped; a side without a bound keeps its units."""
-    bounded = np.isfinite(space.low) & np.isfinite(space.high)
-    low, high = np.where(bounded, space.low, -1.0), np.where(bounded, space.high, 1.0)
+    """[-1, 1] to [low, high], clipped; without a bound on one side, to the two units next to the other."""
+    low, high = space.low.astype(np.float64), space.high.astype(np.float64)
+    low_known, high_known = np.isfinite(low), np.isfinite(high)
+    low = np.where(low_known, low, np.where(high_known, high - 2.0, -1.0))
+    high = np.where(high_known, high, low + 2.0)
+    middle, reach = low / 2 + high / 2, high / 2 - low / 2
 
     def decode(action: Array) -> Array:
-        scaled = low + (action.astype(np.float64) + 1.0) / 2.0 * (high - low)
-        return np.clip(scaled, space.low, space.high).astype(space.dtype)
+        return np.clip(middle + action * reach, space.low, space.high).astype(space.dtype)
 
     return decode
+
+
+def refuse_nothing(observation: Tree) -> None:
+    """An agent needs something to see."""
+    if not [path for path, _ in leaves(observation) if path != "action_mask"]:
+        raise UserError("observation: there is nothing in it to see")
 
 
 def check_action_mask(observation: Tree, action: ActionSpec) -> None:

@@ -178,7 +178,11 @@ class SharedMemoryActorPort:
         if not self._free:
             raise Closed
         slot = self._free.popleft()
-        yield self._views[slot]
+        try:
+            yield self._views[slot]
+        except BaseException:
+            self._free.appendleft(slot)
+            raise
         try:
             self._socket.sendall(bytes([slot]))
         except OSError as error:
@@ -210,10 +214,8 @@ class ParameterExchange:
         """The newest, copied into this process."""
         while (flips := int(self._flips[0])) != self._read_flips:
             self._latest.block[:] = self._halves[flips % 2]
-            version = int(self._versions[flips % 2])
-            if int(self._flips[0]) == flips:
-                self._latest = Parameters(version, self._latest.block)
-                self._read_flips = flips
+            self._latest = Parameters(int(self._versions[flips % 2]), self._latest.block)
+            self._read_flips = flips
         return self._latest
 
 

@@ -1,0 +1,177 @@
+"""Environments whose every answer is known beforehand, so that a test can say what each array must hold.
+
+Configurations name them as `scripted:Name`; actor processes import this module too.
+"""
+
+import itertools
+from typing import Any, ClassVar
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
+from gymnasium.vector import AutoresetMode
+
+# Length and end of one episode after another; every environment begins at a place of its own.
+SCRIPT = [
+    (3, "terminated"),
+    (1, "truncated"),
+    (1, "terminated"),
+    (4, "truncated"),
+    (2, "both"),
+    (1, "truncated"),
+    (1, "truncated"),
+    (5, "terminated"),
+    (1, "both"),
+]
+NAMES = 251  # environments are told apart by their seed modulo this
+
+
+def fate(seed: int, episode: int) -> tuple[int, bool, bool]:
+    """Length, terminated, truncated."""
+    length, end = SCRIPT[(seed + episode) % len(SCRIPT)]
+    return length, end != "truncated", end != "terminated"
+
+
+def earned(episode: int, step: int, action: int) -> float:
+    """The reward of the `step`-th action (from 1) of an episode: exact in float32 and in no less, of either sign."""
+    return (-1) ** step * (episode / 4 + step / 8) + action / 4096
+
+
+class Clock(gym.Env):
+    """Its observation says who, which episode, which step and what was done last; its reward tells the same."""
+
+    alive: ClassVar[set[int]] = set()  # serial numbers of those made and not yet closed, in this process
+    _serial_numbers = itertools.count()
+
+    def __init__(self) -> None:
+        self.observation_space = Dict(
+            clock=MultiDiscrete([NAMES, 1000, 8]),
+            last=Discrete(4, start=-1),
+            reading=Box(-np.inf, np.inf, (2, 1), np.float64),
+        )
+        self.action_space = Discrete(3, start=2)
+        self._seed = self._episode = self._step = 0
+        self._last = -1
+        self._serial_number = next(self._serial_numbers)
+        self.alive.add(self._serial_number)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict]:
+        self._episode = self._episode + 1 if seed is None else 0
+        self._seed = self._seed if seed is None else seed
+        self._step, self._last = 0, -1
+        return self._look(), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict]:
+        if action not in self.action_space:
+            raise ValueError(f"{action!r} is no action")
+        length, terminated, truncated = fate(self._seed, self._episode)
+        self._step, self._last = self._step + 1, int(action) - 2
+        over = self._step == length
+        return self._look(), earned(self._episode, self._step, self._last), over and terminated, over and truncated, {}
+
+    def close(self) -> None:
+        self.alive.discard(self._serial_number)
+
+    def _look(self) -> dict[str, Any]:
+        return {
+            "clock": np.array([self._seed % NAMES, self._episode, self._step]),
+            "last": self._last,
+            "reading": np.array([[self._episode + 0.5], [-self._step / 4]]),
+        }
+
+
+gym.register("Clock-v0", Clock)
+
+
+class NextStepClock(gym.vector.SyncVectorEnv):
+    """A user's vector class: clocks that reset in the step after their last."""
+
+    def __init__(self, num_envs: int) -> None:
+        super().__init__([Clock] * num_envs, copy=False, autoreset_mode=AutoresetMode.NEXT_STEP)
+
+
+OBSERVATIONS = {
+    "float32": Box(-1.0, 1.0, (3,), np.float32),
+    "float64": Box(-np.inf, np.inf, (2, 3), np.float64),
+    "scalar": Box(-1.0, 1.0, (), np.float32),
+    "bytes": Box(0, 255, (4, 4, 2), np.uint8),
+    "int32": Box(-5, 5, (2,), np.int32),
+    "uint16": Box(0, 60000, (2,), np.uint16),
+    "bool": Box(0, 1, (3,), np.bool_),
+    "discrete": Discrete(5),
+    "discrete_from_7": Discrete(5, start=7),
+    "discrete_from_below_0": Discrete(3, start=-4),
+    "multi_discrete": MultiDiscrete([3, 5]),
+    "multi_discrete_grid": MultiDiscrete([[2, 3], [4, 5]], start=[[1, -1], [0, 10]]),
+    "multi_binary": MultiBinary(4),
+    "multi_binary_grid": MultiBinary([2, 3]),
+    "dict": Dict(position=Box(-1.0, 1.0, (2,), np.float64), room=Discrete(4, start=1)),
+    "tuple": Tuple((Discrete(3, start=2), Box(0, 255, (2, 2), np.uint8))),
+    "nested": Dict(b=Dict(z=MultiBinary(2), a=Tuple((Discrete(2), Dict(x=Box(0.0, 1.0, (1,)))))), a=Box(0.0, 1.0)),
+}
+ACTIONS = {
+    "discrete": Discrete(4),
+    "discrete_from_3": Discrete(4, start=3),
+    "multi_discrete": MultiDiscrete([3, 2, 4], start=[1, 0, -2]),
+    "box": Box(np.float32([-2.0, 0.0]), np.float32([2.0, 10.0])),
+    "box_grid": Box(-1.0, 1.0, (2, 2), np.float64),
+    "unbounded": Box(-np.inf, np.inf, (3,)),
+    "half_bounded": Box(np.float32([0.0, -np.inf, -1.0]), np.float32([np.inf, 1.0, 1.0])),
+}
+
+
+class Sampled(gym.Env):
+    """Random observations of a space, random ends, and a sharp eye on what it is told to do."""
+
+    def __init__(self, observation: str = "float32", action: str = "discrete", masked: bool = False) -> None:
+        self.action_space, seen = ACTIONS[action], OBSERVATIONS[observation]
+        self._choices = np.atleast_1d(getattr(self.action_space, "nvec", getattr(self.action_space, "n", [])))
+        self._start = np.atleast_1d(getattr(self.action_space, "start", 0))
+        self._mask: np.ndarray | None = None
+        self._masked = masked
+        mask = {"action_mask": MultiBinary(int(self._choices.sum()))} if masked else {}
+        self.observation_space = Dict(seen=seen, **mask) if masked else seen
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict]:
+        super().reset(seed=seed)
+        return self._look(), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict]:
+        if action not in self.action_space:
+            raise ValueError(f"{action!r} is no action")
+        if self._mask is not None:
+            chosen = np.atleast_1d(action) - self._start + np.cumsum(self._choices) - self._choices
+            if not self._mask[chosen].all():
+                raise ValueError(f"{action!r} is masked by {self._mask}")
+        terminated, truncated = self.np_random.random(2) < 0.1
+        return self._look(), float(self.np_random.normal()), bool(terminated), bool(truncated), {}
+
+    def _look(self) -> Any:
+        self.observation_space.seed(int(self.np_random.integers(2**32)))
+        seen = self.observation_space.sample()
+        if self._masked:
+            for first, count in zip(np.cumsum(self._choices) - self._choices, self._choices, strict=True):
+                seen["action_mask"][first + self.np_random.integers(count)] = 1  # always something to do
+            self._mask = seen["action_mask"]
+        return seen
+
+
+class Broken(gym.Env):
+    """Answers with something that is not a number, or of the wrong shape, at its third step."""
+
+    observation_space = Dict(a=Box(-1.0, 1.0, (2,)), b=Box(-1.0, 1.0, ()))
+    action_space = Discrete(2)
+
+    def __init__(self, where: str = "nowhere", value: float = float("nan")) -> None:
+        self._where, self._value, self._steps = where, value, 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict]:
+        return {"a": np.zeros(2, np.float32), "b": np.float32(0.0)}, {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict]:
+        self._steps += 1
+        answer = {"a": np.zeros(2, np.float32), "b": np.float32(0.0), "reward": 0.0}
+        if self._steps == 3 and self._where in answer:
+            answer[self._where] = answer[self._where] + np.float32(self._value)
+        reward = answer.pop("reward")
+        return answer, reward, False, False, {}

@@ -1,0 +1,126 @@
+import contextlib
+import dataclasses
+import math
+import os
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scripted import Clock
+
+from pronk.actor import Actor, make_actor, specs_for
+from pronk.config import Config
+from pronk.envs import probe_spec
+from pronk.layout import UnrollLayout
+from pronk.learner import Learner
+from pronk.transport.local import LocalTransport
+from pronk.transport.shared_memory import SharedMemoryActorPort, SharedMemoryTransport
+from pronk.types import UserError
+
+ENVS, LENGTH = 2, 4
+
+
+def config_for(env: str, **kwargs: Any) -> Config:
+    sizes = {"actors.envs": ENVS, "actors.unroll_length": LENGTH, "learner.batch_size": ENVS}
+    return Config().replace({"env.id": env, "env.kwargs": kwargs, "network.hidden": [8], **sizes})
+
+
+@contextlib.contextmanager
+def acting(config: Config) -> Iterator[tuple[Actor, LocalTransport, Learner]]:
+    """An actor that plays whenever the learner waits."""
+    learner = Learner(config, probe_spec(config), torch.device("cpu"))
+    transport = LocalTransport(UnrollLayout(specs_for(config, learner.network.spec, learner.network.state_spec)))
+    transport.publish(learner.parameters())
+    with make_actor(config, lambda *_: transport, 0, 0, 0) as actor:
+        transport.while_waiting = actor.advance
+        yield actor, transport, learner
+
+
+def test_one_advance_sends_one_unroll():
+    with acting(config_for("scripted:Clock")) as (actor, transport, _):
+        for sent in (1, 2, 3):
+            actor.advance()
+            assert transport.waiting == sent
+
+
+def test_parameters_change_only_between_unrolls():
+    with acting(config_for("scripted:Clock")) as (_, transport, learner):
+        for version in (0, 4, 9):
+            learner.version = version
+            transport.publish(learner.parameters())
+            with transport.unrolls(1) as [unroll]:
+                assert unroll.version.tolist() == [version] * ENVS
+
+
+def test_the_weights_that_were_published_are_the_ones_that_act():
+    with acting(config_for("scripted:Clock")) as (_, transport, learner):
+        for favourite in (0, 2, 1):
+            with torch.no_grad():
+                for weight in learner.network.parameters():
+                    weight.zero_()
+                dict(learner.network.named_parameters())["_policy_head._linear.bias"][favourite] = 50.0
+            learner.version += 1
+            transport.publish(learner.parameters())
+            with transport.unrolls(1) as [unroll]:
+                assert (unroll.action == favourite).all()
+                np.testing.assert_allclose(unroll.log_prob, 0.0, atol=1e-6)
+
+
+@pytest.mark.parametrize("where", ["reward", "a", "b"])
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_what_is_not_a_number_is_found_at_once_and_not_sent(where, value):
+    with acting(config_for("scripted:Broken", where=where, value=value)) as (actor, transport, _):
+        name = where if where == "reward" else f"observation/{where}"
+        with pytest.raises(FloatingPointError, match=f"environment 0 returned {value} in its {name}"):
+            actor.advance()
+        assert transport.waiting == 0
+
+
+@pytest.fixture
+def newly_alive() -> Callable[[], int]:
+    before = set(Clock.alive)
+    return lambda: len(Clock.alive - before)
+
+
+def test_environments_are_closed_when_the_actor_ends(newly_alive):
+    with acting(config_for("scripted:Clock")):
+        assert newly_alive() == ENVS
+    assert newly_alive() == 0
+
+
+def test_environments_are_closed_when_the_actor_fails_or_cannot_be_made(newly_alive):
+    config = config_for("scripted:Clock")
+    with pytest.raises(ZeroDivisionError), acting(config):
+        raise ZeroDivisionError
+    assert newly_alive() == 0
+    wrong = config.replace({"network.name": "no_such_module:Network"})
+    with pytest.raises(UserError), make_actor(wrong, lambda *_: pytest.fail("too far"), 0, 0, 0):
+        pytest.fail("too far")
+    assert newly_alive() == 0
+
+
+def test_an_actor_runs_until_the_learner_is_gone(newly_alive):
+    config = config_for("scripted:Clock")
+    learner = Learner(config, probe_spec(config), torch.device("cpu"))
+    layout = UnrollLayout(specs_for(config, learner.network.spec, learner.network.state_spec))
+
+    def act() -> None:
+        with make_actor(config, lambda *made: SharedMemoryActorPort(ticket, *made), 0, 0, 0) as actor:
+            actor.run()
+
+    with SharedMemoryTransport(layout, learner.parameters_nbytes, actors=1, slots=2) as transport:
+        transport.publish(learner.parameters())
+        ticket, inherited = transport.connect(0)
+        with inherited:
+            ticket = dataclasses.replace(ticket, socket=os.dup(ticket.socket))
+        thread = threading.Thread(target=act, daemon=True)
+        thread.start()
+        for _ in range(7):
+            with transport.unrolls(1) as [unroll]:
+                assert (unroll.version == 0).all()
+    thread.join(30)
+    assert not thread.is_alive()
+    assert newly_alive() == 0
