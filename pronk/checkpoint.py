@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import os
-import pickle
 import re
 import shutil
 import time
@@ -23,6 +22,7 @@ from typing import Any
 import torch
 
 from pronk.config import Config, read_yaml, validate
+from pronk.sinks.jsonl import plain
 from pronk.types import UserError
 
 FORMAT = 1  # raise it when a checkpoint's content changes
@@ -89,21 +89,22 @@ class RunDirectory:
         """Checkpoints, oldest first, without the best."""
         return sorted(path for path in self.checkpoints.glob("*.pt") if re.fullmatch(r"\d+", path.stem))
 
-    def restore(self) -> tuple[dict[str, Any], list[str]]:
+    def restore(self) -> tuple[dict[str, Any], dict[Path, str]]:
         """The newest checkpoint that can be read, and what was wrong with newer ones."""
-        problems: list[str] = []
+        problems: dict[Path, str] = {}
         for path in reversed(self.saved()):
             try:
                 return load_checkpoint(path), problems
             except UserError as error:
-                problems.append(str(error))
+                problems[path] = str(error)
         if problems:
-            raise UserError(f"{self.path}: no checkpoint can be read: {'; '.join(problems)}")
+            raise UserError(f"{self.path}: no checkpoint can be read: {'; '.join(problems.values())}")
         raise UserError(f"{self.path} has no checkpoint yet")
 
     def write_summary(self, summary: dict[str, Any]) -> None:
         """Totals and final values."""
-        write_atomically(self.summary, (json.dumps(summary, indent=2) + "\n").encode())
+        numbers = {name: plain(value) for name, value in summary.items()}
+        write_atomically(self.summary, (json.dumps(numbers, indent=2) + "\n").encode())
 
     def forget_metrics_after(self, updates: int) -> None:
         """Drop lines written after the checkpoint that a resumed run goes on from, and a torn last one."""
@@ -143,7 +144,7 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     """A checkpoint's content; plain data and tensors on the CPU."""
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
-    except (OSError, RuntimeError, EOFError, ValueError, KeyError, pickle.UnpicklingError) as error:
+    except Exception as error:  # a torn or foreign file can fail in any way
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise UserError(f"{path} cannot be read ({reason})") from None
     if not isinstance(state, dict) or state.get("format") != FORMAT:

@@ -46,6 +46,9 @@ class Section(BaseModel):
 class AtariConfig(Section):
     """Preprocessing of Atari games. The defaults are G.1's."""
 
+    backend: Literal["ale", "envpool"] = "ale"
+    """Who plays the games: ale-py's vector environment, or EnvPool (`pip install pronk[envpool]`). Both look alike to the
+    agent except at the start of a game: no-ops before or after fire, a stack of black frames or of copies."""
     frame_skip: Positive = 4
     """Emulator frames per step; the last two are max-pooled."""
     stack: Positive = 4

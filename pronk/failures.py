@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sysconfig
 import traceback
 from collections.abc import Iterator
 
@@ -23,11 +24,14 @@ def own_failures(who: str) -> Iterator[None]:
 
 
 def own_traceback(error: Exception) -> str:
-    """The traceback from the environment's first frame on: what the user wrote, not how Pronk got there."""
-    frames = traceback.extract_tb(error.__traceback__)
-    here = os.path.dirname(os.path.abspath(__file__)) + os.sep
-    outside = [index for index, frame in enumerate(frames) if not frame.filename.startswith(here)]
-    kept = frames[outside[0] :] if outside else frames
+    """The traceback from the user's first frame on, without Pronk's: what went wrong, not how Pronk got there."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(OURS)]
+    own = [index for index, frame in enumerate(frames) if not frame.filename.startswith(LIBRARIES)]
+    kept = frames[own[0] :] if own else frames
     listed = "".join(traceback.format_list(kept))
-    described = "".join(traceback.format_exception_only(error))
-    return f"Traceback (most recent call last):\n{listed}{described}"
+    described = "".join(traceback.format_exception_only(error)).rstrip()
+    return f"Traceback (most recent call last):\n{listed}{described}" if listed else described
+
+
+OURS = (os.path.dirname(os.path.abspath(__file__)) + os.sep, contextlib.__file__)
+LIBRARIES = tuple(sysconfig.get_path(name) + os.sep for name in ("stdlib", "purelib", "platlib"))

@@ -42,7 +42,7 @@ from pronk.sinks.tensorboard import TensorBoard
 from pronk.transport import LearnerPort
 from pronk.transport.local import LocalTransport
 from pronk.transport.shared_memory import SharedMemoryTransport
-from pronk.types import Failure, Unroll, UserError, leaves
+from pronk.types import Failure, Unroll, UserError, leaves, map_unroll
 
 Say = Callable[[str], None]
 
@@ -186,8 +186,9 @@ class Training:
 
     def _restore(self) -> None:
         state, problems = self._run.restore()
-        for problem in problems:
-            self._say(f"{problem}; going back to the one before it")
+        for path, problem in problems.items():
+            path.rename(path.with_suffix(".broken"))  # it would count as the newest
+            self._say(f"{problem}; set aside, going back to the one before it")
         self._learner.load_state(state["learner"])
         self._metrics.load_state(state["metrics"])
         self._best_return = state["best_return"]
@@ -195,7 +196,8 @@ class Training:
 
     def _keep_broken_batch(self, error: NonFinite) -> BrokenGradient:
         path = self._run.path / "broken_batch.pt"
-        save_atomically(path, {"batch": error.batch._asdict(), "network": self._learner.state()["network"]})
+        batch = map_unroll(torch.clone, error.batch)  # one block of mixed types cannot be saved as it is
+        save_atomically(path, {"batch": batch._asdict(), "network": self._learner.state()["network"]})
         suspects = [name for name, array in leaves(error.batch._asdict()) if not_finite(array, name)]
         where = f"the batch holds non-finite values in {', '.join(suspects)}" if suspects else "the batch is finite"
         return BrokenGradient(

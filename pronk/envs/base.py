@@ -40,7 +40,7 @@ class VectorEnv(Protocol):
 # How environments of a kind are made: a function (EnvConfig, count) -> VectorEnv. Any other id is Gymnasium's to find.
 TABLE = {
     "catch": "pronk.envs.catch:make",
-    "atari": "pronk.envs.ale_vector:make",
+    "atari": "pronk.envs.atari:make",
 }
 GYMNASIUM = "pronk.envs.gymnasium_vector:make"
 

@@ -11,6 +11,7 @@ whose successor is not its own is not valid.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +22,7 @@ from gymnasium.vector import AutoresetMode
 from pronk.config import EnvConfig
 from pronk.envs.spaces import action_decoder, check_action_mask, observation_encoder, refuse_nothing
 from pronk.explain import nearest
+from pronk.lifeline import die_with_parent
 from pronk.named import import_module
 from pronk.types import Array, EnvSpec, Step, Tree, UserError, leaves
 
@@ -124,11 +126,16 @@ def vector_of(factory: Callable[..., Any], config: EnvConfig, count: int) -> gym
     if config.vectorization == "native":
         raise UserError(f"env.vectorization=native: {config.id} is not a VectorEnv class; use sync or async")
 
+    actor = os.getpid()
+
     def make_one() -> Any:
+        if os.getpid() != actor:
+            die_with_parent(actor)
         return factory(**config.kwargs)
 
     if config.vectorization == "async":
-        return gym.vector.AsyncVectorEnv([make_one] * count, context="spawn", autoreset_mode=AutoresetMode.SAME_STEP)
+        # Forked, here only: the actor has one thread, and the locks of forked processes have no names to leave behind.
+        return gym.vector.AsyncVectorEnv([make_one] * count, context="fork", autoreset_mode=AutoresetMode.SAME_STEP)
     return gym.vector.SyncVectorEnv([make_one] * count, copy=False, autoreset_mode=AutoresetMode.SAME_STEP)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import faulthandler
 import json
 import os
@@ -14,6 +13,7 @@ import traceback
 from typing import Any
 
 from pronk.failures import own_traceback
+from pronk.lifeline import die_with_parent
 
 MOST_TOLD = 60_000  # bytes: a pipe holds 64 KiB without a reader
 
@@ -55,18 +55,6 @@ def play(job: dict[str, Any]) -> None:
 
     with make_actor(config, port, job["actor"], job["life"], job["generation"]) as actor:
         actor.run()
-
-
-def die_with_parent(parent: int) -> None:
-    """On Linux the kernel ends this process when its parent is gone, even while an environment hangs.
-
-    Elsewhere the closed socket does, after the current unroll.
-    """
-    if sys.platform == "linux":
-        set_parent_death_signal = 1
-        ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL)
-        if os.getppid() != parent:
-            os._exit(1)
 
 
 if __name__ == "__main__":

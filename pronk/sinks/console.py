@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Any
 
@@ -34,7 +35,7 @@ class Display:
 
     def write(self, line: dict[str, Any]) -> None:
         """Redraw."""
-        if line["episode_return"] is not None:
+        if line["episode_return"] is not None and math.isfinite(line["episode_return"]):
             self._returns.append(line["episode_return"])
         self._live.update(self._picture(line), refresh=True)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 from pathlib import Path
@@ -18,7 +19,8 @@ class JsonLines:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._file.close()
+        with contextlib.suppress(OSError):  # of a full disk; it was said when a line could not be written
+            self._file.close()
 
     def write(self, line: dict[str, Any]) -> None:
         """One object."""

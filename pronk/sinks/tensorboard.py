@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import socket
 import time
 from pathlib import Path
 from typing import Any
@@ -10,24 +13,30 @@ NOT_CURVES = ("env_steps", "wall_seconds")
 
 
 class TensorBoard:
-    """Writes event files. A resumed run hides what lies beyond the step it goes on from."""
+    """Writes an event file, without tensorboard's writing thread: an error is raised where it happens.
 
-    def __init__(self, path: Path, first_step: int) -> None:
+    A resumed run hides what lies beyond the step it goes on from.
+    """
+
+    def __init__(self, folder: Path, first_step: int) -> None:
         from tensorboard.compat.proto.event_pb2 import Event, SessionLog
         from tensorboard.compat.proto.summary_pb2 import Summary
-        from tensorboard.summary.writer.event_file_writer import EventFileWriter
+        from tensorboard.summary.writer.record_writer import RecordWriter
 
         self._event, self._summary = Event, Summary
-        self._writer = EventFileWriter(str(path))
+        name = f"events.out.tfevents.{time.time_ns()}.{socket.gethostname()}.{os.getpid()}"
+        self._records = RecordWriter(open(folder / name, "wb"))  # noqa: SIM115 - closed by __exit__
+        self._write(Event(wall_time=time.time(), file_version="brain.Event:2"))
         if first_step:
             start = SessionLog(status=SessionLog.START)
-            self._writer.add_event(Event(wall_time=time.time(), step=first_step, session_log=start))
+            self._write(Event(wall_time=time.time(), step=first_step + 1, session_log=start))
 
     def __enter__(self) -> TensorBoard:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._writer.close()
+        with contextlib.suppress(OSError):  # of a full disk; it was said when a line could not be written
+            self._records.close()
 
     def write(self, line: dict[str, Any]) -> None:
         """One point of every curve."""
@@ -36,5 +45,8 @@ class TensorBoard:
             for name, value in line.items()
             if value is not None and name not in NOT_CURVES
         ]
-        event = self._event(wall_time=time.time(), step=line["env_steps"], summary=self._summary(value=values))
-        self._writer.add_event(event)
+        self._write(self._event(wall_time=time.time(), step=line["env_steps"], summary=self._summary(value=values)))
+
+    def _write(self, event: Any) -> None:
+        self._records.write(event.SerializeToString())
+        self._records.flush()

@@ -14,6 +14,13 @@ IMPLEMENTATIONS = {
     "sync": {"env": {"id": "CartPole-v1", "vectorization": "sync", "kwargs": {"max_episode_steps": 12}}},
     "async": {"env": {"id": "CartPole-v1", "vectorization": "async", "kwargs": {"max_episode_steps": 12}}},
     "atari": {"env": {"id": "atari", "game": "breakout", "atari": {"max_frames": 160, "size": 16, "noops": 3}}},
+    "envpool": {
+        "env": {
+            "id": "atari",
+            "game": "breakout",
+            "atari": {"backend": "envpool", "max_frames": 160, "size": 16, "noops": 3},
+        }
+    },
     "own_class": {"env": {"id": "scripted:Clock"}},
     "own_vector_class": {"env": {"id": "scripted:NextStepClock"}},
     "masked": {"env": {"id": "scripted:Sampled", "kwargs": {"action": "multi_discrete", "masked": True}}},
@@ -33,6 +40,8 @@ IMPLEMENTATIONS = {
 def config(request) -> Config:
     if request.param == "atari":
         pytest.importorskip("ale_py")
+    if request.param == "envpool":
+        pytest.importorskip("envpool", reason="the extra pronk[envpool] is not installed")
     return Config.model_validate(IMPLEMENTATIONS[request.param])
 
 

@@ -1,0 +1,89 @@
+"""Ctrl-C and SIGTERM: a checkpoint, a summary, exit code 130, and nothing left running."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+from processes import SIZES, STEPS_PER_UPDATE, Training, assert_monotone, command_line, read_metrics, read_summary
+
+from pronk.checkpoint import RunDirectory
+
+OFTEN = "run.log_every_seconds=0.1"
+SOON = 5.0  # seconds
+
+
+@pytest.fixture(scope="module")
+def trainings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Training]]:
+    """All at once, because most of their time goes into starting."""
+    folder = tmp_path_factory.mktemp("interrupt")
+    endless = (OFTEN, *SIZES, "actors.count=1", "run.stop_return=null", "run.total_steps=1e9")
+    commands = {
+        "playing": ("faulty:SlowCatch", *endless),
+        "hanging": ("faulty:HangsInStep", "env.kwargs.after=200", *endless),
+        "hanging_here": ("faulty:HangsInStep", "env.kwargs.after=200", "transport=local", *endless),
+        "hanging_at_once": ("faulty:HangsInInit", "env.kwargs.after=0", *endless),
+    }
+    with ExitStack() as stack:
+        yield {name: stack.enter_context(Training(folder / name, *command)) for name, command in commands.items()}
+
+
+def assert_orderly_end(training: Training) -> None:
+    assert training.wait(SOON) == 130
+    training.assert_nothing_left()
+    assert "Traceback" not in training.err
+    summary = read_summary(training.path)
+    assert summary["outcome"] == "interrupted"
+    state, problems = RunDirectory.open(training.path).restore()
+    assert not problems
+    assert state["metrics"]["env_steps"] == summary["env_steps"] == training.metrics()[-1]["env_steps"]
+
+
+def test_ctrl_c_of_a_terminal_ends_in_good_order_and_resume_goes_on(trainings: dict[str, Training]) -> None:
+    training = trainings["playing"]
+    training.wait_for_updates()
+    training.send(signal.SIGINT, group=True)
+    assert_orderly_end(training)
+    assert "--resume" in training.out
+
+    before = read_summary(training.path)
+    goal = before["env_steps"] + 3200
+    changes = (f"run.total_steps={goal}", "transport=local")  # how data travels may change between resumes
+    ended = command_line("train", "catch", *changes, "--run-dir", training.path, "--resume", "--quiet")
+    assert ended.code == 0, ended.err
+    after = read_summary(training.path)
+    assert after["outcome"] == "finished"
+    assert after["env_steps"] >= goal
+    assert after["updates"] * STEPS_PER_UPDATE == after["env_steps"]
+    assert after["wall_seconds"] > before["wall_seconds"]
+    assert_monotone(read_metrics(training.path))
+
+
+def test_sigterm_ends_in_good_order_even_while_an_environment_hangs(trainings: dict[str, Training]) -> None:
+    training = trainings["hanging"]
+    training.wait_until(lambda: training.lives(0) and "hanging" in training.lives(0)[0].log, "the hang")
+    training.send(signal.SIGTERM)
+    assert_orderly_end(training)
+
+
+def test_second_ctrl_c_ends_at_once_even_where_the_learner_itself_hangs(trainings: dict[str, Training]) -> None:
+    training = trainings["hanging_here"]
+    training.wait_until(lambda: "hanging" in training.out, "the hang")
+    training.send(signal.SIGINT)
+    time.sleep(0.5)
+    assert training.running
+    training.send(signal.SIGINT)
+    assert training.wait(SOON) == 130
+    training.assert_nothing_left()
+
+
+def test_ctrl_c_ends_a_run_whose_environment_hangs_before_anything_started(trainings: dict[str, Training]) -> None:
+    training = trainings["hanging_at_once"]
+    training.wait_until(lambda: "hanging" in training.out, "the hang")
+    training.send(signal.SIGINT)
+    assert training.wait(SOON) == 130
+    assert "Traceback" not in training.err
+    training.assert_nothing_left()
