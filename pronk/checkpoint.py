@@ -10,18 +10,22 @@ and is read without unpickling arbitrary objects.
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import itertools
 import json
 import os
 import re
 import shutil
 import time
-from contextlib import suppress
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from pronk.config import Config, read_yaml, validate
+from pronk.explain import nearest
 from pronk.sinks.jsonl import plain
 from pronk.types import UserError
 
@@ -43,17 +47,24 @@ class RunDirectory:
         self.config = path / "config.yaml"
 
     @classmethod
-    def create(cls, path: Path, config: Config) -> RunDirectory:
-        """A new one; a used one is refused."""
-        cls.refuse_used(path)
-        run = cls(path)
+    def create(cls, config: Config, path: Path | None, name: str) -> RunDirectory:
+        """A new one: at `path`, which must not be in use, or at runs/NAME-DATE-TIME."""
+        text = config.to_yaml().encode()
         try:
-            for folder in (run.checkpoints, run.logs, run.tensorboard):
-                folder.mkdir(parents=True)
+            if path is None:
+                path = make_new(RUNS, f"{plain_name(name)}-{time.strftime('%Y%m%d-%H%M%S')}")
+            cls.refuse_used(path)
+            run = cls(path)
+            run.make_folders()
         except OSError as error:
-            raise UserError(f"cannot make the run directory {path}: {error.strerror}") from None
-        write_atomically(run.config, config.to_yaml().encode())
+            raise UserError(f"cannot make the run directory {path or RUNS}: {error.strerror}") from None
+        write_atomically(run.config, text)
         return run
+
+    def make_folders(self) -> None:
+        """Those that are not there yet."""
+        for folder in (self.checkpoints, self.logs, self.tensorboard):
+            folder.mkdir(parents=True, exist_ok=True)
 
     @staticmethod
     def refuse_used(path: Path) -> None:
@@ -106,13 +117,31 @@ class RunDirectory:
         numbers = {name: plain(value) for name, value in summary.items()}
         write_atomically(self.summary, (json.dumps(numbers, indent=2) + "\n").encode())
 
-    def forget_metrics_after(self, updates: int) -> None:
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """For one learner at a time; the lock ends with the process."""
+        with open(self.path / ".lock", "w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise UserError(f"{self.path} is being trained by another process right now") from None
+            yield
+
+    def go_on(self, config: Config, updates: int) -> None:
+        """Ready the directory for a resumed run: its configuration as it is now, no leftovers, no later metrics."""
+        self.make_folders()
+        for leftover in [*self.path.glob("*.tmp"), *self.checkpoints.glob("*.tmp")]:
+            leftover.unlink()
+        write_atomically(self.config, config.to_yaml().encode())
+        self._forget_metrics_after(updates)
+
+    def _forget_metrics_after(self, updates: int) -> None:
         """Drop lines written after the checkpoint that a resumed run goes on from, and a torn last one."""
         if not self.metrics.exists():
             return
         kept = []
         for line in self.metrics.read_text(encoding="utf-8").splitlines():
-            with suppress(ValueError):
+            with contextlib.suppress(ValueError):
                 if json.loads(line)["updates"] <= updates:
                     kept.append(line + "\n")
         write_atomically(self.metrics, "".join(kept).encode())
@@ -129,15 +158,20 @@ def find_run(name: str) -> RunDirectory:
     return RunDirectory.open(path if path.exists() or not (RUNS / name).exists() else RUNS / name)
 
 
-def new_run_path(name: str) -> Path:
-    """`runs/NAME-DATE-TIME`, not in use."""
-    stem = re.sub(r"[^\w.-]+", "-", Path(name).stem)
-    path = RUNS / f"{stem}-{time.strftime('%Y%m%d-%H%M%S')}"
-    count = 1
-    while path.exists():
-        count += 1
-        path = path.with_name(f"{path.name.removesuffix(f'_{count - 1}')}_{count}")
-    return path
+def make_new(parent: Path, name: str) -> Path:
+    """A folder that nobody has: NAME, or NAME-2, ... where others were started in the same second."""
+    parent.mkdir(parents=True, exist_ok=True)
+    for number in itertools.count(1):
+        path = parent / (name if number == 1 else f"{name}-{number}")
+        with contextlib.suppress(FileExistsError):
+            path.mkdir()
+            return path
+    raise AssertionError("unreachable")
+
+
+def plain_name(name: str) -> str:
+    """A name without what a file system or a shell would mind."""
+    return re.sub(r"[^\w.-]+", "-", re.sub(r"\.ya?ml$", "", name)).strip("-")
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:
@@ -203,6 +237,4 @@ def sync_directory(path: Path) -> None:
 
 
 def _known_runs(path: Path) -> str:
-    from pronk.explain import nearest
-
     return nearest(path.name, [found.name for found in RUNS.glob("*") if found.is_dir()])

@@ -15,9 +15,10 @@ from rich.table import Table
 from rich.text import Text
 
 from pronk.config import load_config, preset_names
+from pronk.interrupts import INTERRUPTED
 from pronk.types import Failure, UserError
 
-FAILED, MISTAKE, INTERRUPTED = 1, 2, 130
+FAILED, MISTAKE = 1, 2
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -42,7 +43,10 @@ def train(
     run_dir: Annotated[Path | None, typer.Option(help="Where to write [default: runs/NAME-DATE-TIME].")] = None,
     seed: Annotated[int | None, typer.Option(help="Short for run.seed=N.")] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the run in --run-dir, as it was configured.")
+        bool,
+        typer.Option(
+            "--resume", help="Go on with a run: its directory, its name or `last` as PRESET, or in --run-dir."
+        ),
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing but errors.")] = False,
 ) -> None:
@@ -52,34 +56,35 @@ def train(
     `pronk train Acrobot-v1 run.total_steps=500000 optimiser.learning_rate=3e-4`. Ctrl-C writes a checkpoint and ends;
     `--resume` goes on from it.
     """
-    changes = [*(overrides or []), *([f"run.seed={seed}"] if seed is not None else [])]
-    if resume:
-        from pronk.checkpoint import find_run
+    from pronk.checkpoint import find_run, plain_name
+    from pronk.sinks.console import Display, PlainLines
 
-        if run_dir is None and not Path(source).is_dir():
-            raise UserError("--resume needs a run: `pronk train RUN --resume`, or name it with --run-dir")
-        run = find_run(str(run_dir or source))  # its own configuration counts, with the changes on top
-        run_dir, config = run.path, load_config(run.config, changes)
+    changes = [*(overrides or []), *([f"run.seed={seed}"] if seed is not None else [])]
+    title = plain_name(Path(source).name)
+    if resume:
+        run = find_run(str(run_dir or source))
+        run_dir, title = run.path, run.path.name
+        config = load_config(run.config, changes)  # its own configuration counts, with the changes on top
     else:
         config = load_config(source, changes)
-    from pronk.sinks.console import Display, PlainLines
-    from pronk.training import train as run_training
-
-    title = Path(source).stem
     display: Display | PlainLines | None = None
     if not quiet and out.is_terminal:
         display = Display(title, config.run.total_steps, config.run.stop_return, out)
     elif not quiet:
         display = PlainLines(title, config.run.total_steps, out)
-    if run_dir is None and not resume:
-        from pronk.checkpoint import new_run_path
+    # A warning beside a live display has to go through the display's own console.
+    say = (lambda message: warn(message, out)) if isinstance(display, Display) else warn
+    from pronk.training import TrainingInterrupted
+    from pronk.training import train as run_training
 
-        run_dir = new_run_path(title)
-    summary = run_training(config, run_dir=run_dir, resume=resume, display=display, say=warn)
+    code = 0
+    try:
+        summary = run_training(config, run_dir=run_dir, name=title, resume=resume, display=display, say=say)
+    except TrainingInterrupted as interrupted:
+        summary, code = interrupted.summary, INTERRUPTED
     if not quiet:
         show_summary(summary)
-    if summary["outcome"] == "interrupted":
-        raise SystemExit(INTERRUPTED)
+    raise typer.Exit(code)
 
 
 def show_summary(summary: dict[str, Any]) -> None:
@@ -90,8 +95,10 @@ def show_summary(summary: dict[str, Any]) -> None:
     headline = {
         "solved": "[bold green]Solved.[/]",
         "finished": "[bold]Finished.[/]",
-        "interrupted": "[bold yellow]Interrupted;[/] a checkpoint is written.",
+        "interrupted": "[bold yellow]Interrupted.[/]",
     }[summary["outcome"]]
+    if not summary["checkpoint"]:
+        headline += " [bold red]No checkpoint could be written.[/]"
     value = summary["episode_return"]
     score = "no episode has ended" if value is None else f"mean return {value:.1f} over the last 100 episodes"
     rate = f"{steps:,} steps in {duration(seconds)} ({steps / seconds:,.0f} steps/s)"
@@ -192,9 +199,9 @@ def callback(version: Annotated[bool, typer.Option("--version", help="Print the 
         raise typer.Exit
 
 
-def warn(message: str) -> None:
+def warn(message: str, console: Console = err) -> None:
     """For the user, beside the results."""
-    err.print(Text(message, "yellow"), soft_wrap=True)
+    console.print(Text(message, "yellow"), soft_wrap=True)
 
 
 def main() -> None:

@@ -132,7 +132,11 @@ def restored_policy(
 ) -> Policy:
     """A policy with a checkpoint's weights."""
     network = make_network(spec, config.network)
-    network.load_state_dict(state["learner"]["network"])
+    try:
+        network.load_state_dict(state["learner"]["network"])
+    except RuntimeError as error:
+        reason = " ".join(str(error).split())
+        raise UserError(f"the checkpoint does not fit the network or the environment any more: {reason}") from None
     return Policy(network, count, seed, deterministic)
 
 

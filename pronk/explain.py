@@ -17,21 +17,30 @@ def nearest(word: str, choices: Iterable[str]) -> str:
 
 def explain_validation_error(error: ValidationError, model: type[BaseModel]) -> str:
     """One line for the first mistake, and how many more there are."""
-    mistakes = {_explain(mistake, model): None for mistake in _without_union_branches(error.errors())}
+    mistakes = {_explain(mistake, model): None for mistake in _without_union_branches(error.errors(), model)}
     first, *more = mistakes
     return first + (f" (and {len(more)} more)" if more else "")
 
 
-def _without_union_branches(errors: list[Any]) -> list[Any]:
+def _without_union_branches(errors: list[Any], model: type[BaseModel]) -> list[Any]:
     """One error per key: pydantic reports a union once for each of its branches."""
-    seen: dict[tuple[Any, ...], Any] = {}
+    seen: dict[tuple[str, ...], Any] = {}
     for mistake in errors:
-        seen.setdefault(_key(mistake), mistake)
+        seen.setdefault(_key(mistake, model), mistake)
     return list(seen.values())
 
 
-def _key(mistake: Any) -> tuple[Any, ...]:
-    return tuple(part for part in mistake["loc"][:2])
+def _key(mistake: Any, model: type[BaseModel]) -> tuple[str, ...]:
+    """The key of a mistake: its location as far as it names fields (beyond that are a union's branches)."""
+    key: list[str] = []
+    node: Any = model
+    for part in mistake["loc"]:
+        fields = getattr(node, "model_fields", {})
+        if part not in fields and mistake["type"] != "extra_forbidden":
+            break
+        key.append(str(part))
+        node = fields[part].annotation if part in fields else None
+    return tuple(key)
 
 
 def _explain(mistake: Any, model: type[BaseModel]) -> str:
@@ -39,10 +48,10 @@ def _explain(mistake: Any, model: type[BaseModel]) -> str:
     if mistake["type"] == "extra_forbidden":
         return _explain_unknown_key(location, model)
     if mistake["type"] == "value_error":
-        section = ".".join(location)
+        section = ".".join(_key(mistake, model))
         message = mistake["msg"].removeprefix("Value error, ")
         return f"{section}: {message}" if section else message
-    key = ".".join(location[:2])
+    key = ".".join(_key(mistake, model))
     value = mistake["input"]
     if mistake["type"] == "literal_error":
         choices = _choices(mistake)

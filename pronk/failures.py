@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sysconfig
+import threading
 import traceback
 from collections.abc import Iterator
+from types import FrameType
 
 from pronk.interrupts import Interrupted
 from pronk.types import Failure, UserError
@@ -21,6 +24,25 @@ def own_failures(who: str) -> Iterator[None]:
         raise
     except Exception as error:
         raise Failure(f"{who} failed: {own_traceback(error)}") from error
+
+
+@contextlib.contextmanager
+def time_limit(seconds: float) -> Iterator[None]:
+    """The user's code may hang: raise where it does. Only the main thread can be interrupted so; elsewhere it waits."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def give_up(number: int, frame: FrameType | None) -> None:
+        raise TimeoutError(f"it took longer than {seconds:g} s (actors.timeout_seconds)")
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def own_traceback(error: Exception) -> str:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import threading
+from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
 INTERRUPTED = 130  # exit code
+SHOW_CURSOR = b"\x1b[?25h\n"
 
 
-class Interrupted(Exception):  # noqa: N818 - a request, not an error
+class Interrupted(BaseException):
     """The user asked for the end."""
 
 
@@ -19,7 +22,7 @@ class Interrupts:
     """While the block lasts, signals are noted and raised at the next `check`, between two updates."""
 
     def __init__(self) -> None:
-        self._requested = False
+        self._requested = self._at_once = False
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Interrupts:
@@ -37,7 +40,21 @@ class Interrupts:
         if self._requested:
             raise Interrupted
 
+    @contextlib.contextmanager
+    def at_once(self) -> Iterator[None]:
+        """In this block a signal interrupts whatever runs: for the user's code, which may take its time."""
+        self._at_once = True
+        try:
+            self.check()
+            yield
+        finally:
+            self._at_once = False
+
     def _note(self, number: int, frame: FrameType | None) -> None:
         if self._requested:
+            if os.isatty(1):
+                os.write(1, SHOW_CURSOR)  # a live display had hidden it
             os._exit(INTERRUPTED)  # the actors end with this process
         self._requested = True
+        if self._at_once:
+            raise Interrupted

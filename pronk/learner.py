@@ -66,6 +66,10 @@ class Learner:
         """Size of a published block."""
         return self._block.nbytes
 
+    def is_finite(self) -> bool:
+        """Whether every weight is a number."""
+        return bool(self._block.whole.isfinite().all())
+
     def state(self) -> dict[str, Any]:
         """All that a checkpoint needs to go on bit for bit."""
         return {
@@ -73,6 +77,7 @@ class Learner:
             "optimiser": {name: tensor.clone() for name, tensor in self._optimiser.state.items()},
             "version": self.version,
             "random": torch.get_rng_state(),
+            "random_cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
         }
 
     def load_state(self, state: dict[str, Any]) -> None:
@@ -85,6 +90,8 @@ class Learner:
             raise UserError(f"the checkpoint does not fit this configuration: {reason}") from None
         self.version = state["version"]
         torch.set_rng_state(state["random"].cpu())
+        if len(state["random_cuda"]) == torch.cuda.device_count():  # else it was saved on another machine
+            torch.cuda.set_rng_state_all([random.cpu() for random in state["random_cuda"]])
 
     def _check(self, report: dict[str, float], batch: Unroll) -> None:
         broken = [name for name, value in report.items() if not math.isfinite(value)]

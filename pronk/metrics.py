@@ -20,6 +20,7 @@ class Metrics:
 
     def __init__(self, frames_per_step: int) -> None:
         self.env_steps = self.updates = self.episodes = 0
+        self.barren_updates = 0  # in a row without a valid step
         self._returns: deque[float] = deque(maxlen=WINDOW)
         self._lengths: deque[int] = deque(maxlen=WINDOW)
         self._frames_per_step = frames_per_step
@@ -31,7 +32,7 @@ class Metrics:
         self._waited = 0.0
         self.learning_rate = 0.0
         self.queue = 0.0  # share of the actors' slots that are filled
-        self.last: dict[str, Any] = {}
+        self._last: dict[str, Any] = {}
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:
@@ -43,7 +44,9 @@ class Metrics:
     def record(self, unroll: Unroll, report: dict[str, float], version: int) -> None:
         """One update: its batch (NumPy), the learner's report, and the version that it updated."""
         self.updates += 1
-        self.env_steps += int(np.count_nonzero(unroll.valid))
+        valid = int(np.count_nonzero(unroll.valid))
+        self.env_steps += valid
+        self.barren_updates = 0 if valid else self.barren_updates + 1
         ended = ~np.isnan(unroll.episode_return)
         if ended.any():
             self._returns.extend(unroll.episode_return[ended].tolist())
@@ -58,6 +61,11 @@ class Metrics:
     def episode_return(self) -> float | None:
         """Mean of the last episodes, raw; None before the first has ended."""
         return float(np.mean(self._returns)) if self._returns else None
+
+    @property
+    def full_window_return(self) -> float | None:
+        """The same over exactly 100 episodes; None before so many have ended."""
+        return self.episode_return if len(self._returns) == WINDOW else None
 
     def reached(self, goal: float | None) -> bool:
         """Whether a full window of episodes has this mean."""
@@ -74,11 +82,11 @@ class Metrics:
 
     def line(self) -> dict[str, Any]:
         """The state of affairs, and means since the last line."""
-        if self._count == 0 and self.last:
-            return self.last
+        if self._count == 0 and self._last:
+            return self._last
         seconds = self.seconds_since_line()
         means: dict[str, float | None] = {name: total / self._count for name, total in self._sums.items()}
-        self.last = {
+        self._last = {
             "wall_seconds": round(self.wall_seconds, 3),
             "env_steps": self.env_steps,
             "frames": self.env_steps * self._frames_per_step,
@@ -96,7 +104,7 @@ class Metrics:
         self._lined, self._steps_at_line = time.perf_counter(), self.env_steps
         self._sums.clear()
         self._count, self._waited = 0, 0.0
-        return self.last
+        return self._last
 
     def state(self) -> dict[str, Any]:
         """For the checkpoint."""

@@ -17,9 +17,9 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from pronk.config import AtariConfig, EnvConfig
 from pronk.envs.gymnasium_vector import GymnasiumVector
 from pronk.explain import nearest
+from pronk.knobs import AtariConfig, EnvConfig
 from pronk.named import find
 from pronk.types import Array, Step, UserError
 
@@ -77,7 +77,7 @@ class Lives(gym.vector.VectorWrapper):
         games go on for a few frames before they are over."""
         observation, reward, terminated, truncated, info = self.env.step(actions)
         lives = np.array(info["lives"])
-        lost = (0 < lives) & (lives < self._lives) & ~self._game_over
+        lost = (lives > 0) & (lives < self._lives) & ~self._game_over
         self._lives, self._game_over = lives, terminated | truncated
         if self._life_loss_ends:
             terminated = terminated | lost

@@ -59,6 +59,8 @@ def make_env(config: Config, count: int) -> VectorEnv:
 
 def probe_spec(config: Config) -> EnvSpec:
     """The spec of the configured environment, from a single one that is made and closed again."""
+    if config.env.vectorization == "async":
+        config = config.replace({"env.vectorization": "sync"})  # one environment needs no process of its own
     env = make_env(config, 1)
     try:
         return env.spec

@@ -15,8 +15,8 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
-from pronk.config import AtariConfig, EnvConfig
 from pronk.envs.atari import AtariVector, check_game
+from pronk.knobs import AtariConfig, EnvConfig
 from pronk.types import Array, UserError
 
 
@@ -76,7 +76,7 @@ def options_of(atari: AtariConfig) -> dict[str, Any]:
         # It draws from 1 to noop_max, counts pressing fire as one, and crashes at 0.
         "noop_max": max(1, atari.noops),
         "use_fire_reset": atari.fire_reset,
-        # Lives are counted by `AtariVector`: EnvPool would play idle frames after each lost one, and drop their rewards.
+        # `AtariVector` counts lives: EnvPool would play idle frames after each lost one, and drop their rewards.
         "episodic_life": False,
         "reward_clip": False,
     }

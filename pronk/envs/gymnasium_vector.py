@@ -67,10 +67,11 @@ class GymnasiumVector:
             first = self._ended | (terminated & ~over)
             self._ended = over
             self._length += valid
+            self._return += np.where(valid, reward, 0.0)
         else:
             first, valid = over | terminated, terminated | ~truncated
             self._length += 1
-        self._return += reward
+            self._return += reward
         return self._answer(observation, first, over, reward, ~terminated, valid)
 
     def close(self) -> None:
@@ -162,4 +163,7 @@ def registered(name: str) -> Any:
     try:
         return gym.spec(bare)
     except gym.error.Error:
-        raise UserError(f"env.id: Gymnasium knows no environment {name!r}{nearest(bare, gym.registry)}") from None
+        raise UserError(
+            f"env.id: Gymnasium knows no environment {name!r}{nearest(bare, gym.registry)}; "
+            "one that a module of yours registers is named module:Id"
+        ) from None

@@ -1,10 +1,9 @@
-"""The program that an actor process runs: `python -m pronk.launch.actor_process`, its job on standard input."""
+"""What an actor process runs; `local.py` starts it."""
 
 from __future__ import annotations
 
 import contextlib
 import faulthandler
-import json
 import os
 import signal
 import sys
@@ -15,16 +14,15 @@ from typing import Any
 from pronk.failures import own_traceback
 from pronk.lifeline import die_with_parent
 
-MOST_TOLD = 60_000  # bytes: a pipe holds 64 KiB without a reader
+MOST_TOLD = 15_000  # bytes: a pipe holds at least 16 KiB without a reader
 
 
-def main() -> None:
+def main(job: dict[str, Any]) -> None:
     """Play until the learner is gone. A failure is told to whoever started this process."""
-    job = json.load(sys.stdin)
     die_with_parent(job["parent"])
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    faulthandler.enable()
     faulthandler.register(signal.SIGUSR1, all_threads=False)
-    sys.path[:] = job["path"]
     print(f"{time.strftime('%F %T')} actor {job['actor']} starts (life {job['life']}, pid {os.getpid()})", flush=True)
     try:
         play(job)
@@ -32,7 +30,9 @@ def main() -> None:
         traceback.print_exc()
         with contextlib.suppress(OSError):
             os.write(job["failure_pipe"], own_traceback(error).encode()[-MOST_TOLD:])
-        sys.exit(1)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(1)  # not `exit`, which waits for threads that an environment may have left
     print(f"{time.strftime('%F %T')} actor {job['actor']} ends: the learner is gone", flush=True)
 
 
@@ -45,17 +45,16 @@ def play(job: dict[str, Any]) -> None:
     from pronk.config import validate
     from pronk.layout import UnrollLayout
     from pronk.transport.shared_memory import SharedMemoryActorPort, Ticket
+    from pronk.types import UserError
 
     config = validate(plain_yaml.parse(job["config"]))
     torch.set_num_threads(config.actors.threads)
     ticket = Ticket(**job["ticket"])
 
     def port(layout: UnrollLayout, nbytes: int) -> SharedMemoryActorPort:
+        if layout.digest != job["layout"]:
+            raise UserError("the environment or the network is not the one that the run was started with")
         return SharedMemoryActorPort(ticket, layout, nbytes)
 
     with make_actor(config, port, job["actor"], job["life"], job["generation"]) as actor:
         actor.run()
-
-
-if __name__ == "__main__":
-    main()

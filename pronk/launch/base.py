@@ -2,22 +2,48 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
 
-from pronk.types import Failure
+from pronk.config import Config
+from pronk.interrupts import Interrupts
+from pronk.layout import UnrollLayout
+from pronk.named import find
+from pronk.transport import LearnerPort
+from pronk.types import Failure, Parameters
 
 
 class ActorFailed(Failure):
     """An actor cannot go on. The message has the actor and its own traceback: the root cause."""
 
 
-class Launcher(Protocol):
-    """Starts the actors, keeps them running, ends them. A `with` block: leaving it leaves nothing running."""
+@dataclass(frozen=True)
+class Play:
+    """What a launcher needs to set actors playing."""
 
-    def __enter__(self) -> Any: ...
+    config: Config
+    layout: UnrollLayout
+    parameters: Parameters
+    """To begin with."""
+    logs: Path
+    generation: int
+    """Environment steps trained so far: a resumed run draws new random numbers."""
+    interrupts: Interrupts
+    say: Callable[[str], None]
 
-    def __exit__(self, *exception: object) -> None: ...
 
-    def watch(self) -> None:
-        """Called often: notices who died or hangs, starts them anew; raises `ActorFailed` when that is no use."""
-        ...
+Watch = Callable[[], None]
+"""Notices actors that died or hang, starts them anew, raises `ActorFailed` when that is no use. Called often."""
+
+# How each transport's actors are run: a function Play -> context manager of (port, watch). Leaving it leaves nothing.
+TABLE = {
+    "local": "pronk.launch.serial:playing",
+    "shared_memory": "pronk.launch.local:playing",
+}
+
+
+def playing(play: Play) -> AbstractContextManager[tuple[LearnerPort, Watch]]:
+    """Actors at play."""
+    return find("transport", play.config.transport.name, TABLE)(play)

@@ -1,6 +1,6 @@
 """Actors as processes of this machine, and their supervisor.
 
-A process is started as a program of its own (never forked), inherits its descriptors, and reads what to do from its
+A process is started as a program of its own (never forked), inherits its descriptors, and reads its job from its
 standard input. Its failure comes back over a pipe and is raised here, where it was started.
 """
 
@@ -13,18 +13,61 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from pronk.config import Config
-from pronk.launch.base import ActorFailed
+from pronk.launch.base import ActorFailed, Play, Watch
+from pronk.transport import LearnerPort
 from pronk.transport.shared_memory import SharedMemoryTransport
+from pronk.types import UserError
 
 WATCH_SECONDS = 0.1  # how often a look is worth its cost
 GRACE_SECONDS = 2.0  # for an actor to finish its unroll when the run ends
 YOUNG_SECONDS = 60.0  # an error so soon after a start counts as one in a row, even if unrolls came before it
 FIRST_BACKOFF, LAST_BACKOFF = 0.1, 10.0  # seconds
+
+CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE, signal.SIGILL)  # its own doing, not a kill
+
+# Not `-m`: the learner's import path is set before anything of Pronk's or the user's is imported.
+START = """
+import json, sys
+job = json.load(sys.stdin)
+sys.path[:] = job["path"]
+from pronk.launch.actor_process import main
+main(job)
+"""
+
+
+@contextlib.contextmanager
+def playing(play: Play) -> Iterator[tuple[LearnerPort, Watch]]:
+    """`actors.count` processes over shared memory."""
+    assert isinstance(play.config.actors.count, int), "resolved"
+    refuse_what_only_this_process_knows(play.config)
+    nbytes = play.parameters.block.nbytes
+    port = SharedMemoryTransport(play.layout, nbytes, play.config.actors.count, play.config.actors.slots)
+    port.publish(play.parameters)
+    with LocalLauncher(play, port) as launcher, port:  # the port closes first: that is how actors are told to end
+        launcher.start()
+
+        def look_after() -> None:
+            play.interrupts.check()
+            launcher.watch()
+
+        port.while_waiting = look_after
+        yield port, launcher.watch
+
+
+def refuse_what_only_this_process_knows(config: Config) -> None:
+    """An actor process cannot import the script that is being run."""
+    for key, name in [
+        ("env.id", config.env.id),
+        ("network.name", config.network.name),
+        ("loss.name", config.loss.name),
+    ]:
+        if name.startswith("__main__:"):
+            raise UserError(f"{key}: {name} is in the script itself; put it in a module, or use transport=local")
 
 
 @dataclass
@@ -39,19 +82,15 @@ class Worker:
     started_at: float = 0.0
     delivered_at_start: int = 0
     due: float = 0.0  # when to start it again
-    history: list[str] = field(default_factory=list)
 
 
 class LocalLauncher:
     """`actors.count` processes over shared memory."""
 
-    def __init__(
-        self, config: Config, transport: SharedMemoryTransport, logs: Path, generation: int, say: Callable[[str], None]
-    ) -> None:
-        assert isinstance(config.actors.count, int), "resolved"
-        self._config, self._transport, self._logs = config, transport, logs
-        self._generation, self._say = generation, say
-        self._workers = [Worker(index) for index in range(config.actors.count)]
+    def __init__(self, play: Play, transport: SharedMemoryTransport) -> None:
+        assert isinstance(play.config.actors.count, int), "resolved"
+        self._play, self._settings, self._transport = play, play.config.actors, transport
+        self._workers = [Worker(index) for index in range(play.config.actors.count)]
         self._watched = 0.0
 
     def __enter__(self) -> LocalLauncher:
@@ -83,34 +122,30 @@ class LocalLauncher:
                     self._start(worker)
             elif worker.process.poll() is not None:
                 self._died(worker)
-            elif self._transport.silent_seconds(worker.index) > self._config.actors.timeout_seconds:
+            elif self._transport.silent_seconds(worker.index) > self._settings.timeout_seconds:
                 self._hangs(worker)
-
-    @property
-    def pids(self) -> list[int]:
-        """Of the processes that run now."""
-        return [worker.process.pid for worker in self._workers if worker.process is not None]
 
     def log_of(self, worker: Worker) -> Path:
         """logs/actor-000.log."""
-        return self._logs / f"actor-{worker.index:03d}.log"
+        return self._play.logs / f"actor-{worker.index:03d}.log"
 
     def _start(self, worker: Worker) -> None:
         ticket, inherited = self._transport.connect(worker.index)
         worker.failure_pipe, failure_end = os.pipe()
         job = {
-            "config": self._config.to_yaml(),
+            "config": self._play.config.to_yaml(),
             "actor": worker.index,
             "life": worker.lives,
-            "generation": self._generation,
+            "generation": self._play.generation,
             "ticket": asdict(ticket),
+            "layout": self._play.layout.digest,
             "failure_pipe": failure_end,
             "path": sys.path,
             "parent": os.getpid(),
         }
         with inherited, open(self.log_of(worker), "ab") as log:
             worker.process = subprocess.Popen(
-                [sys.executable, "-m", "pronk.launch.actor_process"],
+                [sys.executable, "-P", "-c", START],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
@@ -119,9 +154,8 @@ class LocalLauncher:
             )
             os.close(failure_end)
         assert worker.process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):
-            worker.process.stdin.write(json.dumps(job).encode())
-            worker.process.stdin.close()
+        with contextlib.suppress(BrokenPipeError), worker.process.stdin as stdin:
+            stdin.write(json.dumps(job).encode())
         worker.lives += 1
         worker.started_at = time.monotonic()
         worker.delivered_at_start = self._transport.delivered(worker.index)
@@ -135,11 +169,17 @@ class LocalLauncher:
             self._judge(worker, told, raised=True)
         else:
             reason = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-            self._judge(worker, f"{reason}; its log ends with:\n{tail(self.log_of(worker))}", raised=False)
+            crashed = code > 0 or -code in CRASHES
+            self._judge(worker, f"{reason}; its log ends with:\n{tail(self.log_of(worker))}", raised=crashed)
 
     def _hangs(self, worker: Worker) -> None:
-        """Ask where it hangs, then end it."""
+        """Ask where it hangs, then end it. One that has told its failure hangs only in its own end."""
         assert worker.process is not None
+        told = read_all(worker.failure_pipe)
+        if told:
+            self._bury(worker)
+            self._judge(worker, told, raised=True)
+            return
         log = self.log_of(worker)
         size = log.stat().st_size
         with contextlib.suppress(ProcessLookupError):
@@ -147,7 +187,7 @@ class LocalLauncher:
         time.sleep(0.5)
         stack = log.read_bytes()[size:].decode(errors="replace").strip()
         self._bury(worker)
-        seconds = self._config.actors.timeout_seconds
+        seconds = self._settings.timeout_seconds
         self._judge(
             worker, f"no unroll for {seconds:g} s (actors.timeout_seconds); it was here:\n{stack}", raised=False
         )
@@ -167,21 +207,26 @@ class LocalLauncher:
         young = time.monotonic() - worker.started_at < YOUNG_SECONDS
         worker.failures = worker.failures + 1 if not delivered or (raised and young) else 1
         nobody_ever_played = not any(self._transport.delivered(index) for index in range(len(self._workers)))
-        settings = self._config.actors
+        settings = self._settings
         hopeless = raised and (nobody_ever_played or settings.on_error == "stop")
         if hopeless or worker.failures >= settings.max_failures:
             times = f" {worker.failures} times in a row" if worker.failures > 1 else ""
             raise ActorFailed(f"actor {worker.index} failed{times}: {cause}")
         pause = min(LAST_BACKOFF, FIRST_BACKOFF * 4 ** (worker.failures - 1))
         worker.due = time.monotonic() + pause
-        last_line = cause.strip().splitlines()[-1] if raised else cause.splitlines()[0].partition(";")[0]
-        self._say(f"actor {worker.index} failed ({last_line}); it starts again. Its log: {self.log_of(worker)}")
+        first, *_, last = ["", *cause.splitlines()]
+        short = cause.splitlines()[0].partition("; its log")[0].partition("; it was")[0]
+        last_line = last if first.startswith("Traceback") else short
+        self._play.say(f"actor {worker.index} failed ({last_line}); it starts again. Its log: {self.log_of(worker)}")
 
 
 def read_all(pipe: int) -> str:
-    """What a dead process left in a pipe."""
-    with open(os.dup(pipe), "rb") as file:
-        return file.read().decode(errors="replace").strip()
+    """What a process left in a pipe, without waiting: a child of its own may still hold the other end."""
+    os.set_blocking(pipe, False)
+    try:
+        return os.read(pipe, 65536).decode(errors="replace").strip()
+    except BlockingIOError:
+        return ""
 
 
 def tail(log: Path, lines: int = 15) -> str:

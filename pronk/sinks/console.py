@@ -106,8 +106,8 @@ def sparkline(values: list[float]) -> str:
     """The whole history in a few characters."""
     if len(values) < 2:
         return ""
-    step = max(1, len(values) / SPARK_WIDTH)
-    picked = [values[int(i * step)] for i in range(min(SPARK_WIDTH, len(values)))]
+    width = min(SPARK_WIDTH, len(values))
+    picked = [values[(i + 1) * len(values) // width - 1] for i in range(width)]  # the newest is always shown
     low, high = min(picked), max(picked)
     scale = (len(SPARKS) - 1) / (high - low) if high > low else 0.0
     return "".join(SPARKS[round((value - low) * scale)] for value in picked)

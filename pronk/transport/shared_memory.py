@@ -15,6 +15,7 @@ import os
 import selectors
 import socket
 import tempfile
+import threading
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -83,6 +84,9 @@ class SharedMemoryTransport:
             os.close(channel.memory)
         os.close(self._parameters_memory)
         self._selector.close()
+        self._channels.clear()  # the views, and with them the memory
+        self._filled.clear()
+        self.while_waiting = lambda: None
 
     def connect(self, actor: int) -> tuple[Ticket, contextlib.closing]:
         """A ticket for a new process of this actor, and the descriptor to close once the process has inherited it."""
@@ -208,6 +212,7 @@ class ParameterExchange:
         flips = int(self._flips[0]) + 1
         self._halves[flips % 2] = parameters.block
         self._versions[flips % 2] = parameters.version
+        fence()
         self._flips[0] = flips
 
     def read(self) -> Parameters:
@@ -216,7 +221,18 @@ class ParameterExchange:
             self._latest.block[:] = self._halves[flips % 2]
             self._latest = Parameters(int(self._versions[flips % 2]), self._latest.block)
             self._read_flips = flips
+            fence()
         return self._latest
+
+
+_fence = threading.Lock()
+
+
+def fence() -> None:
+    """Memory operations before it are seen before those after it, also by processors that reorder (ARM)."""
+    for _ in range(2):  # a release followed by an acquire is what may not be crossed
+        with _fence:
+            pass
 
 
 def anonymous_memory(nbytes: int) -> int:

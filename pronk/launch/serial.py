@@ -1,0 +1,35 @@
+"""Actors in the learner's own thread: they take turns whenever it waits for unrolls. Deterministic bit for bit."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Iterator
+
+from pronk.actor import Actor, make_actor
+from pronk.failures import own_failures
+from pronk.launch.base import Play, Watch
+from pronk.transport import LearnerPort
+from pronk.transport.local import LocalTransport
+
+
+@contextlib.contextmanager
+def playing(play: Play) -> Iterator[tuple[LearnerPort, Watch]]:
+    """`actors.count` actors over the local transport."""
+    assert isinstance(play.config.actors.count, int), "resolved"
+    port = LocalTransport(play.layout)
+    port.publish(play.parameters)
+    with contextlib.ExitStack() as stack:
+        actors: list[Actor] = []
+        for index in range(play.config.actors.count):
+            with own_failures(f"actor {index}"):
+                actors.append(stack.enter_context(make_actor(play.config, lambda *_: port, index, 0, play.generation)))
+        turns = itertools.cycle(enumerate(actors))
+
+        def let_one_play() -> None:
+            index, actor = next(turns)
+            with own_failures(f"actor {index}"), play.interrupts.at_once():
+                actor.advance()
+
+        port.while_waiting = let_one_play
+        yield port, play.interrupts.check
