@@ -20,13 +20,14 @@ from pronk.actor import Actor, specs_for
 from pronk.batcher import Batcher
 from pronk.config import Config, available_cores
 from pronk.envs import make_env
+from pronk.failures import own_failures
 from pronk.layout import UnrollLayout
 from pronk.learner import Learner, choose_device
 from pronk.networks import make_network
 from pronk.policy import Policy
 from pronk.training import train
 from pronk.transport.local import LocalTransport
-from pronk.types import map_tree
+from pronk.types import UserError, map_tree
 
 WARM_UP_SECONDS = 3.0  # of the whole system, left out of its rate
 
@@ -34,7 +35,8 @@ WARM_UP_SECONDS = 3.0  # of the whole system, left out of its rate
 def measure(config: Config, seconds: float) -> dict[str, Any]:
     """All figures in steps/s, but for `efficiency` (trained / limit) and `cores`."""
     config = config.resolved()
-    alone = measure_alone(config, seconds / 5)
+    with own_failures("the environment"):
+        alone = measure_alone(config, seconds / 5)
     limit = available_cores() / sum(1 / rate for rate in alone.values())
     trained = measure_whole(config, seconds)
     return {**alone, "limit": limit, "trained": trained, "efficiency": trained / limit, "cores": available_cores()}
@@ -58,8 +60,15 @@ def measure_alone(config: Config, seconds: float) -> dict[str, float]:
         seen = env.reset(list(range(count)))
         observation = map_tree(np.array, seen.observation)
         action, _ = policy.act(observation, seen.first)
+
+        def step() -> None:
+            nonlocal action
+            now = env.step(action)
+            if env.spec.has_action_mask:
+                action, _ = policy.act(now.observation, now.first)  # the mask changes; nothing else needs a new action
+
         return {
-            "env": rate(lambda: env.step(action), count, seconds),
+            "env": rate(step, count, seconds),
             "inference": rate(lambda: policy.act(observation, seen.first), count, seconds),
             "learner": rate(
                 lambda: learner.step(batch.tensors, 1e-9, lambda: None), length * config.learner.batch_size, seconds
@@ -91,5 +100,8 @@ def measure_whole(config: Config, seconds: float) -> float:
         }
         train(config.replace(changes), run_dir=path)
         lines = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
-    first = next(line for line in lines if line["wall_seconds"] >= lines[0]["wall_seconds"] + WARM_UP_SECONDS)
+    warm = [line for line in lines[:-1] if line["wall_seconds"] <= lines[0]["wall_seconds"] + WARM_UP_SECONDS]
+    if not warm:
+        raise UserError("--seconds: too short to train a single batch here; give it more")
+    first = warm[-1]
     return (lines[-1]["env_steps"] - first["env_steps"]) / (lines[-1]["wall_seconds"] - first["wall_seconds"])

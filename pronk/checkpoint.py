@@ -120,12 +120,14 @@ class RunDirectory:
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """For one learner at a time; the lock ends with the process."""
-        with open(self.path / ".lock", "w") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise UserError(f"{self.path} is being trained by another process right now") from None
+        descriptor = os.open(self.path, os.O_RDONLY)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             yield
+        except BlockingIOError:
+            raise UserError(f"{self.path} is being trained by another process right now") from None
+        finally:
+            os.close(descriptor)
 
     def go_on(self, config: Config, updates: int) -> None:
         """Ready the directory for a resumed run: its configuration as it is now, no leftovers, no later metrics."""

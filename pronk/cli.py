@@ -44,9 +44,7 @@ def train(
     seed: Annotated[int | None, typer.Option(help="Short for run.seed=N.")] = None,
     resume: Annotated[
         bool,
-        typer.Option(
-            "--resume", help="Go on with a run: its directory, its name or `last` as PRESET, or in --run-dir."
-        ),
+        typer.Option("--resume", help="Go on with a run: PRESET is its directory, its name, or `last`."),
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing but errors.")] = False,
 ) -> None:

@@ -90,7 +90,7 @@ class Player:
     """A trained policy for one environment: raw observation in, the environment's own action out."""
 
     def __init__(self, config: Config, state: dict[str, Any], deterministic: bool, seed: int) -> None:
-        self._env = make_env(config, 1)
+        self._env = make_env(config.replace({"env.vectorization": "auto"}), 1)
         self._env.close()  # only its translations between spaces and arrays are used
         self._policy = restored_policy(config, self._env.spec, state, 1, seed, deterministic)
         self.reset()

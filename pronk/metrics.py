@@ -63,9 +63,10 @@ class Metrics:
         return float(np.mean(self._returns)) if self._returns else None
 
     @property
-    def full_window_return(self) -> float | None:
-        """The same over exactly 100 episodes; None before so many have ended."""
-        return self.episode_return if len(self._returns) == WINDOW else None
+    def standing(self) -> tuple[bool, float] | None:
+        """For finding the best: whether 100 episodes have ended, and the mean return. A few lucky ones count less."""
+        value = self.episode_return
+        return None if value is None else (len(self._returns) == WINDOW, value)
 
     def reached(self, goal: float | None) -> bool:
         """Whether a full window of episodes has this mean."""

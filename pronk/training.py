@@ -109,7 +109,7 @@ class Training:
     def __init__(self, config: Config, run: RunDirectory, learner: Learner, resume: bool, say: Say) -> None:
         self._config, self._run, self._learner, self._say = config, run, learner, say
         self._metrics = Metrics(learner.spec.frames_per_step)
-        self._best_return = -float("inf")
+        self._best = (False, -float("inf"))  # whether over 100 episodes, and their mean return
         self._reported: dict[str, Any] | None = None
         self._saved: Path | None = None
         self._said: set[str] = set()
@@ -211,18 +211,17 @@ class Training:
         """A checkpoint; the last one stays if this one cannot be written."""
         if not self._learner.is_finite():
             raise BrokenGradient("the weights are no longer finite; the last checkpoint is kept")
-        score = self._metrics.full_window_return
-        best = score is not None and score >= self._best_return
-        best_return = score if score is not None and best else self._best_return
+        standing = self._metrics.standing
+        best = standing is not None and standing >= self._best
         state = {
             "learner": self._learner.state(),
             "metrics": self._metrics.state(),
-            "best_return": best_return,
+            "best": standing if best else self._best,
             "config": self._config.model_dump(),
         }
         try:
             self._saved = self._run.save(state, self._config.checkpoint.keep, best)
-            self._best_return = best_return
+            self._best = standing if standing is not None and best else self._best
         except (OSError, RuntimeError) as error:
             self._saved = None
             self._say(f"cannot write a checkpoint: {error}; the last one is kept")
@@ -236,7 +235,7 @@ class Training:
             self._say(f"{problem}; set aside, going back to the one before it")
         self._learner.load_state(state["learner"])
         self._metrics.load_state(state["metrics"])
-        self._best_return = state["best_return"]
+        self._best = tuple(state["best"])
         self._saved = self._run.saved()[-1]
         self._run.go_on(self._config, self._metrics.updates)
 

@@ -123,3 +123,14 @@ class HangsInInit(Corridor):
         if HangsInInit.made > after:
             print("hanging", flush=True)
             time.sleep(3600)
+
+
+class HangingLoss:
+    """A loss of the user's that never comes back."""
+
+    def __init__(self, config: Any) -> None: ...
+
+    def __call__(self, distribution: Any, value: Any, batch: Any) -> Any:
+        print("hanging", flush=True)
+        while True:
+            time.sleep(1.0)

@@ -15,11 +15,11 @@ from pronk.checkpoint import RunDirectory
 from pronk.config import Config
 from pronk.envs import probe_spec
 from pronk.interrupts import Interrupts
+from pronk.launch import Play, playing
 from pronk.layout import UnrollLayout
 from pronk.learner import Learner
 from pronk.networks import Network
 from pronk.seeding import actor_seeds
-from pronk.training import playing
 from pronk.transport.local import LocalTransport
 from pronk.types import Unroll, map_tree, map_unroll
 
@@ -85,9 +85,11 @@ def recording(request, tmp_path_factory) -> Recording:
     )
     learner = opinionated_learner(config)
     specs = specs_for(config, learner.network.spec, learner.network.state_spec)
-    run = RunDirectory.create(tmp_path_factory.mktemp("run") / "here", config)
+    run = RunDirectory.create(config, tmp_path_factory.mktemp("run") / "here", "here")
     networks, received = {}, []
-    with playing(config, learner, specs, run, GENERATION, Interrupts(), pytest.fail) as (port, _):
+    layout = UnrollLayout(specs)
+    play = Play(config, layout, learner.parameters(), run.logs, GENERATION, Interrupts(), pytest.fail)
+    with playing(play) as (port, _):
         for version in range(ROUNDS):
             networks[version] = copy.deepcopy(learner.network)
             with port.unrolls(ACTORS * SLOTS) as unrolls:  # all that both can send before one of these is freed

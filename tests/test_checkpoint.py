@@ -6,6 +6,8 @@ import contextlib
 import pickle
 import random
 import resource
+import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,7 +26,7 @@ NO_CHECKPOINTS = [b"", b"torn", b"\x80\x02.", b"PK\x03\x04", bytes(1000), random
 
 @pytest.fixture
 def run(tmp_path: Path) -> RunDirectory:
-    return RunDirectory.create(tmp_path / "run", load_config("catch"))
+    return RunDirectory.create(load_config("catch"), tmp_path / "run", "catch")
 
 
 def state(env_steps: int, size: int = 1000) -> dict[str, Any]:
@@ -167,6 +169,25 @@ def test_full_disk_is_said_and_not_died_of(tmp_path: Path) -> None:
     assert code == 0
     assert read_summary(tmp_path / "run")["env_steps"] == 6400
     assert not list((tmp_path / "run").rglob("*.tmp"))
+
+
+@pytest.fixture
+def tiny_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 24 KiB, where mounting is allowed."""
+    mount = ["mount", "-t", "tmpfs", "-o", "size=24k", "none", str(tmp_path)]
+    if shutil.which("mount") is None or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("cannot mount a file system")
+    yield tmp_path
+    subprocess.run(["umount", str(tmp_path)], check=True)
+
+
+def test_disk_without_a_byte_left_is_said_and_not_died_of(tiny_disk: Path) -> None:
+    settings = ("transport=local", "run.stop_return=null", "run.total_steps=9600", "run.log_every_seconds=1e-9")
+    ended = command_line("train", "catch", *settings, "--run-dir", tiny_disk / "run", "--quiet")
+    assert ended.code == 0
+    assert "cannot write metrics" in ended.err
+    assert "cannot write a checkpoint" in ended.err
+    assert not list(tiny_disk.rglob("*.tmp"))
 
 
 def test_loss_that_is_not_finite_keeps_the_batch_and_poisons_no_checkpoint(tmp_path: Path) -> None:

@@ -140,7 +140,7 @@ def test_a_mistake_ends_a_process_with_one_line_and_code_two(tmp_path, arguments
         (["catch", "loss=impla"], ["'impla'", "'impala'"]),
         (["catch", "loss=no_such_module:Thing"], ["no_such_module:Thing", "no module"]),
         (["catch", "learner.device=tpu"], ["learner.device", "'tpu'", "cpu"]),
-        (["catch", "--resume"], ["--resume", "--run-dir"]),
+        (["catch", "--resume"], ["no run directory", "catch"]),
         (["catch", "--resume", "--run-dir", "nowhere"], ["nowhere"]),
         (["catch", "--run-dir", "/dev/null"], ["/dev/null"]),
         (["catch", "--run-dir", "/dev/null/below"], ["/dev/null/below"]),

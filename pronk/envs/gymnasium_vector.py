@@ -11,8 +11,9 @@ whose successor is not its own is not valid.
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import gymnasium as gym
@@ -51,7 +52,8 @@ class GymnasiumVector:
         return self._begin(seeds if has_own_streams else seeds[0])
 
     def _begin(self, seed: Any) -> Step:
-        observation, _ = self._env.reset(seed=seed)
+        with self._shapes_explained():
+            observation, _ = self._env.reset(seed=seed)
         self._ended = np.zeros(self.count, bool)
         self._return[:] = 0.0
         self._length[:] = 0
@@ -60,7 +62,8 @@ class GymnasiumVector:
 
     def step(self, action: Array) -> Step:
         """Play; see the module's docstring for `valid`."""
-        observation, reward, terminated, truncated, info = self._env.step(self.decode(action))
+        with self._shapes_explained():
+            observation, reward, terminated, truncated, info = self._env.step(self.decode(action))
         over = self._over(terminated, truncated, info)
         if self._next_step:
             valid = ~self._ended
@@ -81,6 +84,21 @@ class GymnasiumVector:
     def _over(self, terminated: Array, truncated: Array, info: dict[str, Array]) -> Array:
         """Where the episode that is reported, and reset, is over. Learning may see more ends than that (Atari)."""
         return terminated | truncated
+
+    @contextlib.contextmanager
+    def _shapes_explained(self) -> Iterator[None]:
+        """Gymnasium's vectors stumble over a wrong shape without naming it."""
+        try:
+            yield
+        except ValueError:
+            space = self._env.single_observation_space
+            for index, observation in enumerate(getattr(self._env, "_env_obs", [])):
+                if observation is not None and space.shape and np.shape(observation) != space.shape:
+                    raise ValueError(
+                        f"environment {index} returned an observation of shape {np.shape(observation)}, "
+                        f"but its observation space says {space.shape}"
+                    ) from None
+            raise
 
     def _answer(
         self, observation: Any, first: Array, ended: Array, reward: Array, discount: Array, valid: Array

@@ -214,10 +214,9 @@ class LocalLauncher:
             raise ActorFailed(f"actor {worker.index} failed{times}: {cause}")
         pause = min(LAST_BACKOFF, FIRST_BACKOFF * 4 ** (worker.failures - 1))
         worker.due = time.monotonic() + pause
-        first, *_, last = ["", *cause.splitlines()]
-        short = cause.splitlines()[0].partition("; its log")[0].partition("; it was")[0]
-        last_line = last if first.startswith("Traceback") else short
-        self._play.say(f"actor {worker.index} failed ({last_line}); it starts again. Its log: {self.log_of(worker)}")
+        lines = cause.splitlines()
+        brief = lines[-1] if lines[0].startswith("Traceback") else lines[0].removesuffix(":").partition("; it")[0]
+        self._play.say(f"actor {worker.index} failed ({brief}); it starts again. Its log: {self.log_of(worker)}")
 
 
 def read_all(pipe: int) -> str:

@@ -25,6 +25,7 @@ def trainings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Tr
         "playing": ("faulty:SlowCatch", *endless),
         "hanging": ("faulty:HangsInStep", "env.kwargs.after=200", *endless),
         "hanging_here": ("faulty:HangsInStep", "env.kwargs.after=200", "transport=local", *endless),
+        "hanging_learner": ("faulty:SlowCatch", "loss=faulty:HangingLoss", "transport=local", *endless),
         "hanging_at_once": ("faulty:HangsInInit", "env.kwargs.after=0", *endless),
     }
     with ExitStack() as stack:
@@ -70,7 +71,7 @@ def test_sigterm_ends_in_good_order_even_while_an_environment_hangs(trainings: d
 
 
 def test_second_ctrl_c_ends_at_once_even_where_the_learner_itself_hangs(trainings: dict[str, Training]) -> None:
-    training = trainings["hanging_here"]
+    training = trainings["hanging_learner"]
     training.wait_until(lambda: "hanging" in training.out, "the hang")
     training.send(signal.SIGINT)
     time.sleep(0.5)
@@ -78,6 +79,13 @@ def test_second_ctrl_c_ends_at_once_even_where_the_learner_itself_hangs(training
     training.send(signal.SIGINT)
     assert training.wait(SOON) == 130
     training.assert_nothing_left()
+
+
+def test_ctrl_c_ends_in_good_order_where_the_learner_plays_itself(trainings: dict[str, Training]) -> None:
+    training = trainings["hanging_here"]
+    training.wait_until(lambda: "hanging" in training.out, "the hang")
+    training.send(signal.SIGINT)
+    assert_orderly_end(training)
 
 
 def test_ctrl_c_ends_a_run_whose_environment_hangs_before_anything_started(trainings: dict[str, Training]) -> None:

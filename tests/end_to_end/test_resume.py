@@ -9,6 +9,7 @@ from processes import SIZES, STEPS_PER_UPDATE, assert_monotone, command_line, re
 from test_serial_determinism import same
 
 from pronk.checkpoint import RunDirectory
+from pronk.training import Training, learner_for
 
 SERIAL = (
     *SIZES,
@@ -44,13 +45,28 @@ def test_state_is_restored_bit_for_bit(optimiser: str, tmp_path: Path) -> None:
     run = RunDirectory(tmp_path / "run")
     before = run.restore()[0]
     assert all(tensor.any() for tensor in before["learner"]["optimiser"].values())
-    assert train(run.path, "--resume") == (0, "")  # its steps are done, so it only reads the state and writes it again
-    after = run.restore()[0]
-    for part in ("network", "optimiser", "version"):
-        assert same(after["learner"][part], before["learner"][part])
-    assert after["metrics"].pop("wall_seconds") > before["metrics"].pop("wall_seconds")
-    assert same(after["metrics"], before["metrics"])
-    assert after["best_return"] == before["best_return"]
+    config = run.load_config()
+    learner = learner_for(config)
+    assert not same(learner.state()["network"], before["learner"]["network"])
+    Training(config, run, learner, resume=True, say=print)
+    for part in ("network", "optimiser", "version", "random"):
+        assert same(learner.state()[part], before["learner"][part])
+
+
+def test_resume_of_a_finished_run_changes_nothing(tmp_path: Path) -> None:
+    assert train(tmp_path / "run", *SERIAL, "run.total_steps=3200") == (0, "")
+    run = RunDirectory(tmp_path / "run")
+    before, lines = run.restore()[0], run.metrics.read_text()
+    assert train(run.path, "--resume") == (0, "")
+    assert same(run.restore()[0]["metrics"], before["metrics"])
+    assert run.metrics.read_text() == lines
+    assert read_summary(run.path)["env_steps"] == 3200
+
+
+def test_resume_keeps_its_overrides(tmp_path: Path) -> None:
+    assert train(tmp_path / "run", *SERIAL, "run.total_steps=3200") == (0, "")
+    assert train(tmp_path / "run", "--resume", "run.total_steps=6400") == (0, "")
+    assert RunDirectory(tmp_path / "run").load_config().run.total_steps == 6400
 
 
 def test_counters_and_schedule_go_on(run: RunDirectory) -> None:

@@ -28,8 +28,9 @@ from pronk.actor import specs_for
 from pronk.checkpoint import RunDirectory
 from pronk.config import load_config
 from pronk.interrupts import Interrupts
-from pronk.launch import local
-from pronk.training import learner_for, playing
+from pronk.launch import Play, local, playing
+from pronk.layout import UnrollLayout
+from pronk.training import learner_for
 from pronk.transport import LearnerPort
 
 ONE_ACTOR = ("actors.count=1", "actors.envs=2", "learner.batch_size=2", "run.total_steps=1e9")
@@ -38,7 +39,7 @@ FAILURES = {
     "RaisesInInit": ("the environment", "RuntimeError: no licence found"),
     "RaisesInReset": ("actor 0", "RuntimeError: the level is missing"),
     "RaisesInStep": ("actor 0", "RuntimeError: the wheel came off"),
-    "WrongShape": ("actor 0", "ValueError: Output array is the wrong shape"),
+    "WrongShape": ("actor 0", "of shape (4,), but its observation space says (3,)"),
     "WrongShapeVector": ("actor 0", "of shape (10, 4), but its observation space says (10, 5)"),
     "NanObservation": ("actor 0", "environment 0 returned nan in its observation"),
     "NanReward": ("actor 0", "environment 0 returned nan in its reward"),
@@ -159,7 +160,9 @@ def at_play(path: Path, name: str, *overrides: str) -> Iterator[LearnerPort]:
     config = load_config(name, [*ONE_ACTOR, *overrides]).resolved()
     learner = learner_for(config)
     specs = specs_for(config, learner.spec, learner.network.state_spec)
-    with playing(config, learner, specs, RunDirectory.create(path, config), 0, Interrupts(), say) as (port, _):
+    run = RunDirectory.create(config, path, "here")
+    play = Play(config, UnrollLayout(specs), learner.parameters(), run.logs, 0, Interrupts(), say)
+    with playing(play) as (port, _):
         yield port
 
 
