@@ -47,7 +47,7 @@ class EnvPoolGames(gym.vector.VectorEnv):
         """Play one action in each."""
         observation, _, _, truncated, info = self._pool.step(np.asarray(actions, np.int32))
         over = info["terminated"].astype(bool)
-        return self._pictures(observation), info["reward"], over, truncated & ~over, {"lives": info["lives"]}
+        return self._pictures(observation), info["reward"], over, truncated, {"lives": info["lives"]}
 
     def close_extras(self, **kwargs: Any) -> None:
         """End the games."""
@@ -73,7 +73,8 @@ def options_of(atari: AtariConfig) -> dict[str, Any]:
         "gray_scale": atari.grayscale,
         "stack_num": atari.stack,
         "frame_skip": atari.frame_skip,
-        # It draws from 1 to noop_max, counts pressing fire as one, and crashes at 0.
+        # It draws from 1 to noop_max, counts pressing fire as one, and crashes at 0: a game without fire waits for one
+        # frame at least.
         "noop_max": max(1, atari.noops),
         "use_fire_reset": atari.fire_reset,
         # `AtariVector` counts lives: EnvPool would play idle frames after each lost one, and drop their rewards.

@@ -1,5 +1,4 @@
-"""What both Atari backends have in common: how lives are counted, and, where EnvPool is installed, that the two play the
-very same games."""
+"""What both Atari backends have in common: how lives are counted, and, where EnvPool is installed, the very games."""
 
 import sys
 
@@ -148,13 +147,27 @@ class TestBothBackends:
         assert happened["rewards"] >= 3
 
     def test_frame_limits_are_the_same(self):
-        happened = assert_same_games(both(max_frames=198, size=10), 160, actions(4, seed=1))
+        happened = assert_same_games(both(max_frames=198, size=10), 160, actions(4, seed=2))
         assert happened["over"] == 2 * (160 // 51)
 
     def test_a_life_lost_at_the_limit(self):
         """The first ball of breakout is lost in step 24 when nobody moves."""
         happened = assert_same_games(both(max_frames=96, size=10), 50, lambda _: np.ones(2, int))
         assert happened["over"] == 2 * 2
+
+    def test_a_game_that_is_over_at_the_limit_is_not_truncated(self):
+        """EnvPool itself says that it is."""
+        fire = np.ones(1, int)
+        ale, _ = both(count=1, size=10)
+        ale.reset([0])
+        steps = next(index for index in range(1, 300) if ale.step(fire).episode_length)
+        envs = both(count=1, size=10, max_frames=4 * steps)
+        assert assert_same_games(envs, steps + 1, lambda _: fire)["over"] == 1
+        _, pool = both(count=1, size=10, max_frames=4 * steps)
+        pool.reset([0])
+        last = [pool.step(fire) for _ in range(steps)][-1]
+        assert last.episode_length[0] == steps
+        assert not last.discount[0]
 
     def test_knobs_are_the_same(self):
         knobs = {"frame_skip": 3, "stack": 2, "grayscale": False, "full_actions": True, "life_loss_ends": False}
