@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+import sys
 import tempfile
 from pathlib import Path
 
@@ -20,6 +21,8 @@ from pronk.config import load_config
 from pronk.envs import probe_spec
 from pronk.networks import make_network
 from pronk.training import train
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for examples/, here and in the actors
 
 LENGTHS = {"1 to 5": (1, 5), "500": (500, 500)}
 WARM_UP_SECONDS = 2.0

@@ -129,10 +129,11 @@ def evaluate(
         print(json.dumps(summary))
         return
     low, high = summary["interval"]
+    human = f"; {summary['human_normalised']:.0%} of a human's score" if "human_normalised" in summary else ""
     out.print(
         f"mean return [bold green]{summary['mean']:.1f}[/] +- {summary['std']:.1f} (std) over {summary['episodes']} "
         f"episodes; 95% interval of the mean {low:.1f} to {high:.1f}; "
-        f"worst {summary['min']:.1f}, best {summary['max']:.1f}, mean length {summary['mean_length']:.1f}",
+        f"worst {summary['min']:.1f}, best {summary['max']:.1f}, mean length {summary['mean_length']:.1f}{human}",
         highlight=False,
         soft_wrap=True,
     )

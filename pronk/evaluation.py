@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from pronk.atari_scores import human_normalised
 from pronk.checkpoint import BEST, RunDirectory, find_run, load_checkpoint
 from pronk.config import Config, validate
 from pronk.envs import make_env
@@ -27,12 +28,14 @@ class Evaluation(NamedTuple):
 
     returns: list[float]
     lengths: list[int]
+    game: str | None = None  # of Atari
 
     def summary(self) -> dict[str, Any]:
         """Mean, standard deviation, and the 95% interval of the mean (normal approximation)."""
         count = len(self.returns)
         mean, std = float(np.mean(self.returns)), float(np.std(self.returns, ddof=1)) if count > 1 else 0.0
         half = 1.96 * std / math.sqrt(count)
+        normalised = human_normalised(self.game, mean) if self.game else None
         return {
             "episodes": count,
             "mean": mean,
@@ -41,6 +44,7 @@ class Evaluation(NamedTuple):
             "min": min(self.returns),
             "max": max(self.returns),
             "mean_length": float(np.mean(self.lengths)),
+            **({"human_normalised": normalised} if normalised is not None else {}),
         }
 
 
@@ -65,7 +69,7 @@ def evaluate(
     try:
         policy = restored_policy(config, env.spec, state, count, policy_seed, deterministic)
         with own_failures("the environment"):
-            return play_episodes(env, policy, episodes, env_seeds)
+            return play_episodes(env, policy, episodes, env_seeds)._replace(game=config.env.game)
     finally:
         env.close()
 

@@ -60,7 +60,7 @@ class AtariConfig(Section):
     """Pixels per side."""
     grayscale: bool = True
     noops: Annotated[int, Field(ge=0)] = 30
-    """A game begins with up to so many idle steps."""
+    """A game begins with up to so many idle frames."""
     sticky: Fraction = 0.0
     """Probability that the last action is repeated instead (Machado et al. 2018: 0.25)."""
     full_actions: bool = False
