@@ -68,7 +68,6 @@ class EnvSpec:
     action: ActionSpec
     frames_per_step: int = 1
     """Emulator frames per decision (frame skip). Pronk counts steps and shows frames where they differ."""
-    tasks: int = 1
 
     @property
     def has_action_mask(self) -> bool:
