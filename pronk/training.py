@@ -174,6 +174,7 @@ class Training:
                     watch()
                 if time.monotonic() - self._saved_at >= config.checkpoint.every_seconds:
                     self._save()
+            self._report()  # before the actors are ended, which takes a moment and is not training
         return outcome
 
     def _outcome(self) -> str | None:
