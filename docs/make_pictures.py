@@ -33,7 +33,7 @@ class Recorder(Display):
 def solved_cartpole() -> None:
     """What `pronk train cartpole` shows when it has solved it."""
     config = pronk.load_config("cartpole", ["run.log_every_seconds=0.1"])
-    console = Console(record=True, width=92, file=io.StringIO(), force_terminal=True)
+    console = Console(record=True, width=104, file=io.StringIO(), force_terminal=True)
     recorder = Recorder("cartpole", config.run.total_steps, config.run.stop_return, console)
     with tempfile.TemporaryDirectory() as folder:
         summary = pronk.train(config, run_dir=Path(folder) / "run", display=recorder)
