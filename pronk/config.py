@@ -70,6 +70,9 @@ class Config(Section):
         threads = self.learner.threads
         if threads == "auto":
             threads = max(1, available_cores() - count) if self.transport.name != "local" else 1
+        for key, name in [("env", self.env.id), ("network", self.network.name), ("loss", self.loss.name)]:
+            if name.startswith("__main__:") and self.transport.name != "local":
+                raise UserError(f"{key}: an actor process cannot import the script; put {name} in a module of its own")
         needed, room = batch // envs, count * self.actors.slots
         if self.transport.name != "local" and needed > room:
             raise UserError(

@@ -17,11 +17,9 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from pronk.config import Config
 from pronk.launch.base import ActorFailed, Play, Watch
 from pronk.transport import LearnerPort
 from pronk.transport.shared_memory import SharedMemoryTransport
-from pronk.types import UserError
 
 WATCH_SECONDS = 0.1  # how often a look is worth its cost
 GRACE_SECONDS = 2.0  # for an actor to finish its unroll when the run ends
@@ -44,7 +42,6 @@ main(job)
 def playing(play: Play) -> Iterator[tuple[LearnerPort, Watch]]:
     """`actors.count` processes over shared memory."""
     assert isinstance(play.config.actors.count, int), "resolved"
-    refuse_what_only_this_process_knows(play.config)
     nbytes = play.parameters.block.nbytes
     port = SharedMemoryTransport(play.layout, nbytes, play.config.actors.count, play.config.actors.slots)
     port.publish(play.parameters)
@@ -57,17 +54,6 @@ def playing(play: Play) -> Iterator[tuple[LearnerPort, Watch]]:
 
         port.while_waiting = look_after
         yield port, launcher.watch
-
-
-def refuse_what_only_this_process_knows(config: Config) -> None:
-    """An actor process cannot import the script that is being run."""
-    for key, name in [
-        ("env.id", config.env.id),
-        ("network.name", config.network.name),
-        ("loss.name", config.loss.name),
-    ]:
-        if name.startswith("__main__:"):
-            raise UserError(f"{key}: {name} is in the script itself; put it in a module, or use transport=local")
 
 
 @dataclass
