@@ -51,8 +51,8 @@ def train(
     """Train an agent.
 
     `pronk train cartpole` solves CartPole in seconds. Any preset, YAML file or Gymnasium id can be changed on the spot:
-    `pronk train Acrobot-v1 run.total_steps=500000 optimiser.learning_rate=3e-4`. Ctrl-C writes a checkpoint and ends;
-    `--resume` goes on from it.
+    `pronk train Acrobot-v1 run.total_steps=500000 optimiser.learning_rate=3e-4`; `pronk show cartpole` lists every key.
+    Ctrl-C writes a checkpoint and ends; `pronk train RUN --resume` goes on from it.
     """
     from pronk.checkpoint import find_run, plain_name
     from pronk.sinks.console import Display, PlainLines
