@@ -1,8 +1,9 @@
 """Unrolls -> batches of the configured width on the device.
 
 A batch is any number of columns: several unrolls side by side, or one unroll of many environments cut into several
-batches. Each is one block of memory, so it reaches a GPU in a single copy, from pinned memory, while the GPU still
-works on the batch before it (`prefetch`). On a CPU there is nothing to overlap, and staging ahead would only add lag.
+batches, gone through `passes` times. Each is one block of memory, so it reaches a GPU in a single copy, from pinned
+memory, while the GPU still works on the batch before it (`prefetch`). On a CPU there is nothing to overlap, and staging
+ahead would only add lag.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ class Batch(NamedTuple):
 
     tensors: Unroll
     arrays: Unroll
+    fresh: bool
+    """Not learnt from before."""
 
 
 class Stage:
@@ -38,31 +41,35 @@ class Stage:
         self._device_block = torch.empty_like(self._host, device=device) if device.type != "cpu" else self._host
         self._tensors = Unroll(**tensor_views(layout, self._device_block))
 
-    def batch(self) -> Batch:
+    def batch(self, fresh: bool) -> Batch:
         """Send what was written to `arrays` on its way to the device."""
         if self._device_block is not self._host:
             self._device_block.copy_(self._host, non_blocking=self._pinned)
-        return Batch(self._tensors, self.arrays)
+        return Batch(self._tensors, self.arrays, fresh)
 
 
 class Batcher:
     """Takes unrolls from the port and gives batches of `batch_size` columns."""
 
-    def __init__(self, port: LearnerPort, specs: Unroll, batch_size: int, device: torch.device) -> None:
+    def __init__(
+        self, port: LearnerPort, specs: Unroll, batch_size: int, device: torch.device, passes: int = 1
+    ) -> None:
         envs = specs.version.shape[0]
+        self._passes = passes
         self._port, self._width = port, min(envs, batch_size)
         self._unrolls_per_batch, self._batches_per_unroll = max(1, batch_size // envs), max(1, envs // batch_size)
         layout = UnrollLayout(with_columns(specs, batch_size))
         # Two sets: one with the learner, one being filled.
         self._sets = deque([[Stage(layout, device) for _ in range(self._batches_per_unroll)] for _ in range(2)])
-        self._ready: deque[Stage] = deque()
+        self._ready: deque[tuple[Stage, bool]] = deque()
         self._prefetches = device.type != "cpu"
 
     def next(self) -> Batch:
         """The next batch; waits for unrolls where none is ready."""
         if not self._ready:
             self._stack()
-        return self._ready.popleft().batch()
+        stage, fresh = self._ready.popleft()
+        return stage.batch(fresh)
 
     def prefetch(self) -> None:
         """Stage the next batch if its unrolls are there, without waiting."""
@@ -78,7 +85,8 @@ class Batcher:
                     target = columns(stage.arrays, position * self._width, self._width)
                     map_unroll(np.copyto, target, source)
         self._sets.rotate()
-        self._ready.extend(stages)
+        for number in range(self._passes):
+            self._ready.extend((stage, number == 0) for stage in stages)
 
 
 def columns(unroll: Unroll, start: int, width: int) -> Unroll:

@@ -196,6 +196,9 @@ class LearnerConfig(Section):
 
     batch_size: Annotated[int, Field(gt=0, le=1_000_000)] = 16
     """Columns (trajectories of unroll_length steps) per update: a multiple or a divisor of actors.envs. G.1: 32."""
+    passes: Annotated[int, Field(gt=0, le=100)] = 1
+    """Updates made from each batch. More than one is lag on purpose, and V-trace corrects for it: worth it where
+    playing costs more than learning. Paper: 1."""
     device: str = "auto"
     """`auto`: the first GPU, else the CPU."""
     threads: Threads | Auto = "auto"

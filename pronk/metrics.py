@@ -41,9 +41,18 @@ class Metrics:
         yield
         self._waited += time.perf_counter() - began
 
-    def record(self, unroll: Unroll, report: dict[str, float], version: int) -> None:
-        """One update: its batch (NumPy), the learner's report, and the version that it updated."""
+    def record(self, unroll: Unroll, report: dict[str, float], version: int, fresh: bool = True) -> None:
+        """One update: its batch (NumPy), the learner's report, the version that it updated, and whether it is the
+        batch's first: experience counts once, however often it is learnt from."""
         self.updates += 1
+        if fresh:
+            self._experience(unroll)
+        self._count += 1
+        for name, value in report.items():
+            self._sums[name] = self._sums.get(name, 0.0) + value
+        self._sums["policy_lag"] = self._sums.get("policy_lag", 0.0) + version - float(unroll.version.mean())
+
+    def _experience(self, unroll: Unroll) -> None:
         valid = int(np.count_nonzero(unroll.valid))
         self.env_steps += valid
         self.barren_updates = 0 if valid else self.barren_updates + 1
@@ -52,10 +61,6 @@ class Metrics:
             self._returns.extend(unroll.episode_return[ended].tolist())
             self._lengths.extend(unroll.episode_length[ended].tolist())
             self.episodes += int(np.count_nonzero(ended))
-        self._count += 1
-        for name, value in report.items():
-            self._sums[name] = self._sums.get(name, 0.0) + value
-        self._sums["policy_lag"] = self._sums.get("policy_lag", 0.0) + version - float(unroll.version.mean())
 
     @property
     def episode_return(self) -> float | None:

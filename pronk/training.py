@@ -158,7 +158,7 @@ class Training:
             config, UnrollLayout(specs), learner.parameters(), self._run.logs, metrics.env_steps, interrupts, self._say
         )
         with playing(play) as (port, watch):
-            batcher = Batcher(port, specs, config.learner.batch_size, learner.device)
+            batcher = Batcher(port, specs, config.learner.batch_size, learner.device, config.learner.passes)
             while (outcome := self._outcome()) is None:
                 interrupts.check()
                 with metrics.waiting():
@@ -167,7 +167,7 @@ class Training:
                 with own_failures("the learner"):
                     report = learner.step(batch.tensors, metrics.learning_rate, meanwhile=batcher.prefetch)
                 port.publish(learner.parameters())
-                metrics.record(batch.arrays, report, learner.version - 1)
+                metrics.record(batch.arrays, report, learner.version - 1, batch.fresh)
                 if metrics.seconds_since_line() >= config.run.log_every_seconds:
                     metrics.queue = port.waiting / (config.actors.slots * config.actors.count)  # type: ignore[operator]
                     self._report()

@@ -1,0 +1,37 @@
+"""`pronk eval`."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from pronk.cli.shell import Run, app, out
+
+
+@app.command("eval")
+def evaluate(
+    run: Run,
+    episodes: Annotated[int, typer.Option(help="Whole episodes to play.")] = 100,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    deterministic: Annotated[bool, typer.Option("--deterministic", help="Likeliest actions, not sampled.")] = False,
+    best: Annotated[bool, typer.Option("--best", help="The best checkpoint, not the newest.")] = False,
+    seed: Annotated[int, typer.Option(help="Of the episodes.")] = 1,
+) -> None:
+    """Play whole episodes with a trained agent and print what it earned."""
+    from pronk.evaluation import evaluate as play
+
+    summary = play(run, episodes, deterministic=deterministic, best=best, seed=seed).summary()
+    if as_json:
+        print(json.dumps(summary))
+        return
+    low, high = summary["interval"]
+    human = f"; {summary['human_normalised']:.0%} of a human's score" if "human_normalised" in summary else ""
+    out.print(
+        f"mean return [bold green]{summary['mean']:.1f}[/] +- {summary['std']:.1f} (std) over {summary['episodes']} "
+        f"episodes; 95% interval of the mean {low:.1f} to {high:.1f}; "
+        f"worst {summary['min']:.1f}, best {summary['max']:.1f}, mean length {summary['mean_length']:.1f}{human}",
+        highlight=False,
+        soft_wrap=True,
+    )
