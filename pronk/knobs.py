@@ -96,6 +96,9 @@ class NetworkConfig(Section):
     torso: Literal["mlp", "shallow", "nature", "deep", "opt_cnn", "compact", "small"] = "mlp"
     """`mlp` for vectors. For images: `shallow` and `deep` of the paper, `nature` of DQN, `opt_cnn` of XingTian,
     `compact` for 42x42 frames, `small` for grids of a few cells (MinAtar, MiniGrid)."""
+    standardise: bool = False
+    """Shift and scale every picture to mean 0 and deviation 1. Frames are mostly one background; without it, a ball of
+    a few pixels hardly shows in the sums, and Pong takes several times as long."""
     hidden: list[Positive] = [64, 64]
     """Widths of the MLP's layers."""
     activation: Literal["relu", "tanh"] = "tanh"
@@ -201,6 +204,11 @@ class LearnerConfig(Section):
     playing costs more than learning. Paper: 1."""
     device: str = "auto"
     """`auto`: the first GPU, else the CPU."""
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """Of the learner's matrix products and convolutions. `bfloat16` is for GPUs that have it: weights, loss and
+    actors stay in float32."""
+    compile: bool = False
+    """Let torch.compile fuse the learner's network: for GPUs. It takes a minute first and gains nothing on a CPU."""
     threads: Threads | Auto = "auto"
     """Of torch, on the CPU. `auto`: the cores that the actors leave, at least one."""
 
