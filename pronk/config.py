@@ -140,12 +140,16 @@ def validate(tree: dict[str, Any], source: str = "the configuration") -> Config:
         raise UserError(f"{source}: {explain_validation_error(error, Config)}") from None
 
 
-def read_source(source: str) -> dict[str, Any]:
-    """The plain data of a preset, a YAML file, or the defaults for a Gymnasium id."""
-    if source in preset_names():
-        return read_yaml(PRESETS / f"{source}.yaml")
-    if source.endswith((".yaml", ".yml")):
-        return read_yaml(Path(source))
+def read_source(source: str, heirs: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The plain data of a preset, a YAML file, or the defaults for a Gymnasium id. `base: NAME` in a file builds on
+    another one; `heirs` are those that build on this one."""
+    if source in heirs:
+        raise UserError(f"base: {' -> '.join([*heirs, source])} leads back to itself")
+    if source in preset_names() or source.endswith((".yaml", ".yml")):
+        tree = read_yaml(PRESETS / f"{source}.yaml" if source in preset_names() else Path(source))
+        if "base" not in tree:
+            return tree
+        return merged(read_source(str(tree.pop("base")), (*heirs, source)), tree)
     if re.search(r"-v\d+$", source) or ":" in source:
         return {"env": {"id": source}}
     if source and Path(source).is_dir():
@@ -171,6 +175,12 @@ def read_yaml(path: Path) -> dict[str, Any]:
     if not isinstance(tree, dict):
         raise UserError(f"{path} must hold sections such as `env:` and `run:`, not {type(tree).__name__}")
     return tree
+
+
+def merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """`base` with `changes` on top, section by section."""
+    both = {key for key in changes if isinstance(changes[key], dict) and isinstance(base.get(key), dict)}
+    return {**base, **changes, **{key: merged(base[key], changes[key]) for key in both}}
 
 
 # What `section=value` means: `transport=local` is short for `transport.name=local`.
