@@ -337,7 +337,7 @@ def test_a_file_may_build_on_another(tmp_path):
     file.write_text("base: cartpole\nactors:\n  unroll_length: 7\n")
     mine, cartpole = load_config(file), load_config("cartpole")
     assert mine == cartpole.replace({"actors.unroll_length": 7})
-    assert "base" not in mine.to_yaml()
+    assert "base:" not in mine.to_yaml()
     grandchild = tmp_path / "mine.yaml"
     grandchild.write_text(f"base: {file}\nrun:\n  stop_return: null\n")
     assert load_config(grandchild) == mine.replace({"run.stop_return": None})
