@@ -118,7 +118,7 @@ class Leader(Member):
             if not hmac.compare_digest(str(hello.get("token")), self._token):
                 line.close()
                 return
-            rank = hello.get("rank")
+            rank = int(hello.get("rank", 0))
             problem = None
             if hello.get("version") != __version__:
                 problem = f"learner 0 is Pronk {__version__}, this is {hello.get('version')}"
