@@ -70,9 +70,7 @@ def measure_alone(config: Config, seconds: float) -> dict[str, float]:
         return {
             "env": rate(step, count, seconds),
             "inference": rate(lambda: policy.act(observation, seen.first), count, seconds),
-            "learner": rate(
-                lambda: learner.step(batch.tensors, 1e-9, lambda: None), length * config.columns, seconds
-            ),
+            "learner": rate(lambda: learner.step(batch.tensors, 1e-9, lambda: None), length * config.columns, seconds),
         }
     finally:
         env.close()

@@ -6,6 +6,7 @@ import contextlib
 import json
 import socket
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -72,6 +73,7 @@ class Follower(Member):
         store = call_store(place, say)
         super().__init__(place, store)
         self._left = False
+        self._inbox: deque[Message] = deque()
         port, token = json.loads(store.get(KEY))
         self._line = Line(socket.create_connection((place.host, port)))
         self._line.send({"kind": "hello", "rank": place.rank, "token": token, "version": __version__})
@@ -119,26 +121,26 @@ class Follower(Member):
                 self._line.send({"kind": "left", "outcome": outcome, "message": message})
 
     def wait_for(self, kind: str, interrupts: Interrupts | None = None) -> Message:
-        """The next message of this kind."""
-        while True:
-            for message in self._listen(POLL_SECONDS):
-                if message.get("kind") == kind:
-                    return message
+        """The next message, which has to be of this kind."""
+        self._listen(0.0)
+        while not self._inbox:
             if interrupts is not None and interrupts.requested:
                 self.leave("interrupted")
+            self._listen(POLL_SECONDS)
+        message = self._inbox.popleft()
+        if message.get("kind") != kind:
+            raise Failure(f"learner 0 said {message.get('kind')!r} where {kind!r} was due")
+        return message
 
-    def _listen(self, seconds: float) -> list[Message]:
-        """What comes from learner 0. Raises `Left` when the run ends."""
-        messages: list[Message] = []
+    def _listen(self, seconds: float) -> None:
+        """Take what comes. Raises `Left` when that is the next thing to know: a "go" before it counts."""
         if ready([self._line], seconds):
             try:
-                messages = self._line.receive()
+                self._inbox.extend(self._line.receive())
             except Gone as gone:
                 raise Left("failed", f"learner 0 is gone ({self._line.other_host}: {gone})") from None
-        for message in messages:
-            if message.get("kind") == "left":
-                raise Left(message["outcome"], message["message"])
-        return messages
+        if self._inbox and self._inbox[0].get("kind") == "left":
+            raise Left(self._inbox[0]["outcome"], self._inbox[0]["message"])
 
     def _tell(self, note: Message) -> None:
         with contextlib.suppress(Gone):  # found out when its answer is waited for
