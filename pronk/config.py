@@ -21,6 +21,7 @@ from pronk.knobs import (
     CheckpointConfig,
     EnvConfig,
     LearnerConfig,
+    LearnersConfig,
     LossConfig,
     NetworkConfig,
     OptimiserConfig,
@@ -43,6 +44,7 @@ class Config(Section):
     optimiser: OptimiserConfig = OptimiserConfig()
     actors: ActorsConfig = ActorsConfig()
     learner: LearnerConfig = LearnerConfig()
+    learners: LearnersConfig = LearnersConfig()
     transport: TransportConfig = TransportConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()
     run: RunConfig = RunConfig()
@@ -51,28 +53,42 @@ class Config(Section):
     def _fits_together(self) -> Config:
         if self.network.separate_value is True and self.network.core != "none":
             raise ValueError("network.separate_value=true needs network.core=none: the two would need a state each")
-        envs, batch = self.actors.envs, self.learner.batch_size
-        if envs != "auto" and envs % batch and batch % envs:
+        envs, batch, learners = self.actors.envs, self.columns, self.learners.count
+        if batch == 0 or (learners != "auto" and self.learner.batch_size % learners):
             raise ValueError(
-                f"learner.batch_size ({batch}) must be a multiple or a divisor of actors.envs ({envs}): "
-                f"try learner.batch_size={envs}"
+                f"learner.batch_size ({self.learner.batch_size}) must be a multiple of learners.count ({learners}): "
+                f"try learner.batch_size={(batch + 1) * learners}"
+            )
+        if envs != "auto" and envs % batch and batch % envs:
+            part = f"learner.batch_size ({batch})"
+            if learners not in ("auto", 1):
+                part = f"learner.batch_size / learners.count ({batch})"
+            raise ValueError(
+                f"{part} must be a multiple or a divisor of actors.envs ({envs}): "
+                f"try learner.batch_size={envs if learners == 'auto' else envs * learners}"
             )
         return self
+
+    @property
+    def columns(self) -> int:
+        """Of one learner's batch."""
+        return self.learner.batch_size // (1 if self.learners.count == "auto" else self.learners.count)
 
     def resolved(self) -> Config:
         """The configuration with every `auto` replaced by this machine's value (the device stays `auto`)."""
         count = self.actors.count
         if count == "auto":
             count = 1 if self.transport.name == "local" else available_cores()
-        envs, batch = self.actors.envs, self.learner.batch_size
+        envs, batch = self.actors.envs, self.columns
         if envs == "auto":
             envs = 16 if batch % 16 == 0 or 16 % batch == 0 else batch
         threads = self.learner.threads
         if threads == "auto":
             threads = max(1, available_cores() - count) if self.transport.name != "local" else 1
+        one_process = self.transport.name == "local" and self.learners.count in ("auto", 1)
         for key, name in [("env", self.env.id), ("network", self.network.name), ("loss", self.loss.name)]:
-            if name.startswith("__main__:") and self.transport.name != "local":
-                raise UserError(f"{key}: an actor process cannot import the script; put {name} in a module of its own")
+            if name.startswith("__main__:") and not one_process:
+                raise UserError(f"{key}: another process cannot import the script; put {name} in a module of its own")
         needed, room = batch // envs, count * self.actors.slots
         if self.transport.name != "local" and needed > room:
             raise UserError(
@@ -184,7 +200,7 @@ def merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
 
 
 # What `section=value` means: `transport=local` is short for `transport.name=local`.
-SHORTHAND = {"env": "id", "network": "name", "loss": "name", "optimiser": "name", "transport": "name"}
+SHORTHAND = dict.fromkeys(["network", "loss", "optimiser", "transport"], "name") | {"env": "id", "learners": "count"}
 
 
 def assign(tree: dict[str, Any], path: str, value: Any) -> None:

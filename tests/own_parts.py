@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 
 import gymnasium as gym
 import numpy as np
@@ -11,6 +12,7 @@ from gymnasium import spaces
 from torch import nn
 
 from pronk.losses import LossTerms
+from pronk.losses.impala import ImpalaLoss
 from pronk.networks import Network, Output
 
 NOISE = spaces.Box(-np.inf, np.inf, (3,), np.float32)
@@ -111,3 +113,15 @@ class BrokenLoss(Reinforce):
 
     def __call__(self, distribution, value, batch):
         raise RuntimeError("no such gradient")
+
+
+class BrokenInFurtherLearners(ImpalaLoss):
+    """Not a number after three updates, but never in learner 0."""
+
+    calls = 0
+
+    def __call__(self, distribution, value, batch):
+        terms = super().__call__(distribution, value, batch)
+        self.calls += 1
+        broken = self.calls > 3 and "pronk.learner_process" in sys.modules
+        return terms._replace(total=terms.total * float("nan")) if broken else terms

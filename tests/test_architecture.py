@@ -18,10 +18,10 @@ ORDER = [
     {"layout", "config", "named", "parameters", "failures", "atari_scores"},
     {"envs", "networks", "losses", "transport", "sinks"},  # the seams of the story
     {"metrics", "checkpoint", "policy", "optimisers"},
-    {"actor", "batcher", "learner"},
+    {"actor", "batcher", "learner", "learners", "broken_batch"},
     {"launch"},
     {"training", "evaluation"},
-    {"bench"},
+    {"bench", "learner_process"},
     {"cli"},
     {"__main__"},
 ]
@@ -30,7 +30,7 @@ LEVEL = {unit: level for level, units in enumerate(ORDER) for unit in units}
 
 WHERE_TENSORS_ARE = {
     *("networks", "losses", "parameters", "optimisers", "policy", "learner"),
-    *("batcher", "checkpoint", "evaluation", "training", "bench"),
+    *("batcher", "checkpoint", "evaluation", "training", "bench", "learners", "broken_batch"),
 }
 
 
