@@ -16,10 +16,11 @@ FILES = sorted(ROOT.rglob("*.py"))
 ORDER = [
     {"types", "explain", "seeding", "interrupts", "plain_yaml", "lifeline", "knobs"},
     {"layout", "config", "named", "parameters", "failures", "atari_scores"},
+    {"runs"},
     {"envs", "networks", "losses", "transport", "sinks"},  # the seams of the story
-    {"metrics", "checkpoint", "policy", "optimisers"},
-    {"actor", "batcher", "learner"},
-    {"launch"},
+    {"metrics", "checkpoint", "policy", "optimisers", "comparison", "curves"},
+    {"actor", "batcher", "learner", "figures"},
+    {"launch", "plotting"},
     {"training", "evaluation"},
     {"bench"},
     {"cli"},
