@@ -221,17 +221,19 @@ def heading(figure: Figure, groups: list[Group], options: Options, single: Panel
         title = environments[0] if len(environments) == 1 else (single.title if single else "")
     figure.suptitle(title, x=0.01, ha="left", fontsize=11.5, fontweight="bold")
     looks = styles(groups)
-    names = {group.label: f"{group.label}{seeds(groups, group.label)}" for group in groups}
+    names = {group.label: f"{group.label}{seeds(groups, group.label, options.band)}" for group in groups}
     handles = [Line2D([], [], **looks[label], label=name.strip(), markersize=4.5) for label, name in names.items()]
     if len(handles) > 1 or names[groups[0].label].strip():
         columns = max(1, min(len(handles), math.floor(110 / max(len(name) + 8 for name in names.values()))))
         figure.legend(handles=handles, loc="outside lower left", ncols=columns, frameon=False, handlelength=3.2)
 
 
-def seeds(groups: list[Group], label: str) -> str:
+def seeds(groups: list[Group], label: str, band: str) -> str:
     """How many runs a line is the mean of."""
     counts = {len(group.runs) for group in groups if group.label == label}
     if counts == {1}:
         return ""
     told = f"{min(counts)} to {max(counts)}" if len(counts) > 1 else str(max(counts))
-    return f"  ({told} seeds)" if label else f"mean and range of {told} seeds"
+    if label:
+        return f"  ({told} seeds)"
+    return f"mean and {'range' if band == 'range' else 'standard deviation'} of {told} seeds"

@@ -144,9 +144,9 @@ th, td { text-align: left; padding: .25rem .5rem; border-bottom: 1px solid #ddd 
 """
 
 
-def figures_of(run: Run) -> tuple[str, ...]:
+def figures_of(run: Run) -> list[str]:
     """The numbers of a run's row."""
-    steps, seconds = run.last.get("env_steps") or 0, run.last.get("wall_seconds") or 0
-    returns = (run.best_return, run.last.get("episode_return"))
-    rate = f"{steps / seconds:,.0f}" if seconds else "-"
-    return f"{steps:,}", *(f"{value:,.1f}" if is_number(value) else "-" for value in returns), rate
+    row = run.overview()
+    rate = row["steps_per_second"]
+    returns = [f"{value:,.1f}" if is_number(value) else "-" for value in (row["best_return"], row["last_return"])]
+    return [f"{row['env_steps']:,}", *returns, f"{rate:,.0f}" if rate else "-"]

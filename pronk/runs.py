@@ -81,6 +81,21 @@ class Run:
         full = [line for line in lines if (line.get("episodes") or 0) >= WINDOW]
         return max((line["episode_return"] for line in full or lines), default=None)
 
+    def overview(self) -> dict[str, Any]:
+        """A row of a table of runs; None for what is not known yet."""
+        steps, seconds = self.last.get("env_steps"), self.last.get("wall_seconds")
+        return {
+            "run": str(self.path),
+            "name": self.name,
+            "state": self.state,
+            "env_steps": steps or 0,
+            "best_return": self.best_return,
+            "last_return": self.last.get("episode_return"),
+            "steps_per_second": round(steps / seconds, 1) if steps and seconds else None,
+            "wall_seconds": seconds or 0.0,
+            "started": self.started,
+        }
+
     @property
     def started(self) -> float:
         """When it was started or last resumed, in seconds since 1970."""
