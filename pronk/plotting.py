@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pronk.comparison import Group, group_runs
 from pronk.explain import nearest
 from pronk.figures import AXES, BANDS, Options, draw, styled
-from pronk.runs import Run, find_runs, is_number
+from pronk.runs import Run, find_runs, return_text
 from pronk.types import UserError
 
 if TYPE_CHECKING:
@@ -148,5 +148,5 @@ def figures_of(run: Run) -> list[str]:
     """The numbers of a run's row."""
     row = run.overview()
     rate = row["steps_per_second"]
-    returns = [f"{value:,.1f}" if is_number(value) else "-" for value in (row["best_return"], row["last_return"])]
+    returns = [return_text(row["best_return"]), return_text(row["last_return"])]
     return [f"{row['env_steps']:,}", *returns, f"{rate:,.0f}" if rate else "-"]

@@ -239,3 +239,10 @@ def flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 def is_number(value: Any) -> bool:
     """A finite one; metrics have null where a value is not known yet."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def return_text(value: Any) -> str:
+    """A return for people; more digits where it is small."""
+    if not is_number(value):
+        return "-"
+    return f"{value:,.1f}" if abs(value) >= 10 else f"{value:.2f}"

@@ -40,6 +40,7 @@ from pronk.sinks import Sink
 from pronk.sinks.jsonl import JsonLines
 from pronk.sinks.tensorboard import TensorBoard
 from pronk.types import Failure, UserError, leaves, map_unroll
+from pronk.watching import film_final
 
 Say = Callable[[str], None]
 
@@ -89,6 +90,8 @@ def train(
         summary = Training(config, run, learner, resume, say).go(display)
     if summary["outcome"] == "interrupted":
         raise TrainingInterrupted(summary)
+    if config.run.video:
+        film_final(run.path, say)
     return summary
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 
 from pronk.cli.shell import app, out
 
@@ -26,16 +26,17 @@ def runs(
     A run is *running* while a process trains it; *killed* means that it ended without a word (a power cut, kill -9) and
     can go on with `pronk train RUN --resume`. Returns are means of 100 episodes; the age counts from the last start.
     """
-    from pronk.runs import runs_below
+    from pronk.runs import RUNS, runs_below
 
-    rows = [run.overview() for run in runs_below(folder)]
+    found = [] if folder == RUNS and not folder.exists() else runs_below(folder)
+    rows = [run.overview() for run in found]
     if as_json:
         print(json.dumps(rows, indent=2))
         return
     if not rows:
         out.print(f"no runs in {escape(str(folder))}/ yet; `pronk train cartpole` makes one", highlight=False)
         return
-    table = Table("run", "state", box=None, header_style="dim", padding=(0, 2, 0, 0))
+    table = Table(Column("run", overflow="fold"), "state", box=None, header_style="dim", padding=(0, 2, 0, 0))
     for name in ("steps", "best", "last", "steps/s", "age"):
         table.add_column(name, justify="right")
     for row in rows:
@@ -45,8 +46,10 @@ def runs(
 
 def cells(row: dict[str, Any], folder: Path) -> list[str]:
     """A row as text."""
+    from pronk.runs import return_text
+
     name = Path(row["run"]).relative_to(folder)
-    returns = [f"{row[key]:,.1f}" if row[key] is not None else "-" for key in ("best_return", "last_return")]
+    returns = [return_text(row[key]) for key in ("best_return", "last_return")]
     rate = f"{row['steps_per_second']:,.0f}" if row["steps_per_second"] else "-"
     state = f"[{COLOURS.get(row['state'], 'bold red')}]{row['state']}[/]"
     return [escape(str(name)), state, f"{row['env_steps']:,}", *returns, rate, age(time.time() - row["started"])]
