@@ -252,6 +252,8 @@ class RunConfig(Section):
     """End early when the mean return of the last 100 episodes reaches this. null: never."""
     seed: Annotated[int, Field(ge=0)] = 1
     log_every_seconds: PositiveFloat = 1.0
+    video: bool = False
+    """At the end, film an episode of the final policy: videos/final.mp4, or .gif without PyAV (pronk[video])."""
 
 
 class TransportConfig(Section):

@@ -56,6 +56,7 @@ from pronk.sinks import Sink
 from pronk.sinks.jsonl import JsonLines
 from pronk.sinks.tensorboard import TensorBoard
 from pronk.types import Failure, UserError
+from pronk.watching import film_final
 
 Say = Callable[[str], None]
 
@@ -108,7 +109,10 @@ def train(
         with run.locked():
             training = Training(part, run, learner, resume, say, group, whole)
             group.invite({"config": whole.to_yaml(), "run": str(run.path)}, run.logs)
-            return concluded(training.go(display))
+            summary = concluded(training.go(display))
+    if config.run.video:
+        film_final(run.path, say)
+    return summary
 
 
 def follow(place: Place, say: Say) -> dict[str, Any]:

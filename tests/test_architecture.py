@@ -15,12 +15,15 @@ FILES = sorted(ROOT.rglob("*.py"))
 # The units of one line never know one another; so seams do not.
 ORDER = [
     {"types", "explain", "seeding", "interrupts", "plain_yaml", "lifeline", "knobs"},
-    {"layout", "config", "named", "parameters", "failures", "atari_scores"},
+    {"layout", "config", "named", "parameters", "failures", "atari_scores", "film", "window"},
+    {"runs"},
     {"envs", "networks", "losses", "transport", "sinks"},  # the seams of the story
-    {"metrics", "checkpoint", "policy", "optimisers"},
-    {"actor", "batcher", "learner", "learners", "broken_batch"},
-    {"launch"},
-    {"training", "evaluation"},
+    {"metrics", "checkpoint", "policy", "optimisers", "comparison", "curves"},
+    {"actor", "batcher", "learner", "learners", "broken_batch", "figures"},
+    {"launch", "plotting"},
+    {"evaluation"},
+    {"watching"},
+    {"training"},
     {"bench", "learner_process"},
     {"cli"},
     {"__main__"},
