@@ -20,6 +20,7 @@ from pronk.knobs import (
     ActorsConfig,
     CheckpointConfig,
     EnvConfig,
+    EvaluationConfig,
     LearnerConfig,
     LossConfig,
     NetworkConfig,
@@ -31,6 +32,7 @@ from pronk.knobs import (
 from pronk.types import UserError
 
 PRESETS = Path(__file__).parent / "presets"
+FOREIGN_KEYS = {"alg_para", "env_para", "agent_para", "model_para"}  # of XingTian's files; see xingtian.py
 
 
 class Config(Section):
@@ -45,6 +47,7 @@ class Config(Section):
     learner: LearnerConfig = LearnerConfig()
     transport: TransportConfig = TransportConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()
     run: RunConfig = RunConfig()
 
     @model_validator(mode="after")
@@ -71,8 +74,9 @@ class Config(Section):
         if threads == "auto":
             threads = max(1, available_cores() - count) if self.transport.name != "local" else 1
         for key, name in [("env", self.env.id), ("network", self.network.name), ("loss", self.loss.name)]:
-            if name.startswith("__main__:") and self.transport.name != "local":
-                raise UserError(f"{key}: an actor process cannot import the script; put {name} in a module of its own")
+            if name.startswith("__main__:") and (self.transport.name != "local" or self.evaluation.enabled):
+                who = "an actor" if self.transport.name != "local" else "the evaluator"
+                raise UserError(f"{key}: {who} process cannot import the script; put {name} in a module of its own")
         needed, room = batch // envs, count * self.actors.slots
         if self.transport.name != "local" and needed > room:
             raise UserError(
@@ -145,7 +149,10 @@ def read_source(source: str) -> dict[str, Any]:
     if source in preset_names():
         return read_yaml(PRESETS / f"{source}.yaml")
     if source.endswith((".yaml", ".yml")):
-        return read_yaml(Path(source))
+        tree = read_yaml(Path(source))
+        if FOREIGN_KEYS & tree.keys():
+            raise UserError(f"{source} is a XingTian file; make it a Pronk one: pronk convert {source} --out mine.yaml")
+        return tree
     if re.search(r"-v\d+$", source) or ":" in source:
         return {"env": {"id": source}}
     if source and Path(source).is_dir():
@@ -174,7 +181,14 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 
 # What `section=value` means: `transport=local` is short for `transport.name=local`.
-SHORTHAND = {"env": "id", "network": "name", "loss": "name", "optimiser": "name", "transport": "name"}
+SHORTHAND = {
+    "env": "id",
+    "network": "name",
+    "loss": "name",
+    "optimiser": "name",
+    "transport": "name",
+    "evaluation": "enabled",
+}
 
 
 def assign(tree: dict[str, Any], path: str, value: Any) -> None:

@@ -10,7 +10,8 @@
   stop     the learner leaves its `with`; the ports close; every actor gets `Closed` and returns
   failure  an actor's end is the end of its socket; its slots are its own, so nothing is lost, locked or half-read
 
-One thread. While it waits for unrolls it looks after its actors, or, with transport=local, plays them itself.
+One thread. While it waits for unrolls it looks after its actors, or, with transport=local, plays them itself. With
+--evaluate one more process plays whole episodes with its checkpoints: see evaluator.py.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from pronk.batcher import Batcher
 from pronk.checkpoint import RunDirectory, save_atomically
 from pronk.config import Config, load_config
 from pronk.envs import probe_spec
+from pronk.evaluator import Evaluator
 from pronk.failures import own_failures, time_limit
 from pronk.interrupts import Interrupted, Interrupts
 from pronk.launch import Play, playing
@@ -124,10 +126,11 @@ class Training:
         with contextlib.ExitStack() as stack:
             interrupts = stack.enter_context(Interrupts())
             sinks: list[Sink] = [
-                JsonLines(self._run.metrics),
+                JsonLines(self._run.metrics, self._run.evaluations),
                 TensorBoard(self._run.tensorboard, self._metrics.env_steps),
             ]
             self._sinks = [stack.enter_context(sink) for sink in [*sinks, *([display] if display else [])]]
+            self._evaluator = stack.enter_context(Evaluator(self._config, self._run, self._sinks, self._say))
             try:
                 outcome = self._outcome() or self._learn(interrupts)
             except Interrupted:
@@ -140,8 +143,11 @@ class Training:
                 self._report()
                 if not isinstance(failure, BrokenGradient):
                     self._save()
+            if outcome in ("solved", "finished") and self._saved:
+                self._evaluator.finish(self._saved, interrupts, aloud=display is not None)
         saved = str(self._saved) if self._saved else None
         summary = {"outcome": outcome, "run": str(self._run.path), "checkpoint": saved, **self._metrics.line()}
+        summary["evaluation"] = self._evaluator.last
         try:
             self._run.write_summary(summary)
         except OSError as error:
@@ -172,7 +178,8 @@ class Training:
                     metrics.queue = port.waiting / (config.actors.slots * config.actors.count)  # type: ignore[operator]
                     self._report()
                     watch()
-                if time.monotonic() - self._saved_at >= config.checkpoint.every_seconds:
+                overdue = time.monotonic() - self._saved_at >= config.checkpoint.every_seconds
+                if self._evaluator.wants_checkpoint() or overdue:
                     self._save()
             self._report()  # before the actors are ended, which takes a moment and is not training
         return outcome
@@ -213,7 +220,7 @@ class Training:
         if not self._learner.is_finite():
             raise BrokenGradient("the weights are no longer finite; the last checkpoint is kept")
         standing = self._metrics.standing
-        best = standing is not None and standing >= self._best
+        best = standing is not None and standing >= self._best and not self._evaluator.chooses_best
         state = {
             "learner": self._learner.state(),
             "metrics": self._metrics.state(),
@@ -223,9 +230,10 @@ class Training:
         try:
             self._saved = self._run.save(state, self._config.checkpoint.keep, best)
             self._best = standing if standing is not None and best else self._best
+            self._evaluator.offer(self._saved)
         except (OSError, RuntimeError) as error:
             self._saved = None
-            self._say(f"cannot write a checkpoint: {error}; the last one is kept")
+            self._say_once(f"cannot write a checkpoint: {error}; the last one is kept")
         self._saved_at = time.monotonic()
 
     def _restore(self) -> None:

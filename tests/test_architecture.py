@@ -14,13 +14,14 @@ FILES = sorted(ROOT.rglob("*.py"))
 # Imports point upwards in this list: a unit (a file of the root, or a folder) knows only what stands above its line.
 # The units of one line never know one another; so seams do not.
 ORDER = [
-    {"types", "explain", "seeding", "interrupts", "plain_yaml", "lifeline", "knobs"},
+    {"types", "explain", "seeding", "interrupts", "plain_yaml", "lifeline", "child", "knobs"},
     {"layout", "config", "named", "parameters", "failures", "atari_scores"},
     {"envs", "networks", "losses", "transport", "sinks"},  # the seams of the story
     {"metrics", "checkpoint", "policy", "optimisers"},
     {"actor", "batcher", "learner"},
     {"launch"},
-    {"training", "evaluation"},
+    {"evaluation", "evaluator"},
+    {"training", "evaluator_process"},
     {"bench"},
     {"cli"},
     {"__main__"},

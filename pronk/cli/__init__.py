@@ -8,6 +8,7 @@ import pronk.cli.train
 import pronk.cli.evaluate
 import pronk.cli.bench
 import pronk.cli.show
+import pronk.cli.convert
 from pronk.cli.shell import main
 
 __all__ = ["main"]
