@@ -45,7 +45,8 @@ class Evaluator:
         self._task: dict[str, str] | None = None  # what is being evaluated
         self._wanted = False
         self._lives = self._deaths = self._faults = 0  # the last two since it last answered
-        self._asked_at = self._heard_at = time.monotonic()
+        self._asked_at = time.monotonic()
+        self._heard_at = math.inf  # until it first speaks: on a busy machine its start may take long
         self._look_at = self._start_at = 0.0
         self.last: dict[str, Any] | None = None
         self._best = -math.inf
@@ -123,7 +124,7 @@ class Evaluator:
             self._say(f"cannot keep {checkpoint} for its evaluation: {error}")
             return False
         self._task = {"path": str(held.resolve()), "checkpoint": checkpoint.name}
-        self._heard_at = time.monotonic()
+        self._heard_at = max(self._heard_at, time.monotonic())
         if self._process is not None:
             child.say_to(self._process, self._task)
         return True
@@ -140,7 +141,7 @@ class Evaluator:
         finally:
             os.close(answers_end)
         self._lives += 1
-        self._heard_at = time.monotonic()
+        self._heard_at = math.inf
         if self._task is not None:
             child.say_to(self._process, self._task)
 

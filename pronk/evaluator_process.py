@@ -77,8 +77,8 @@ def serve(job: dict[str, Any]) -> None:
     torch.set_num_threads(1)
     config = validate(plain_yaml.parse(job["config"]))
     settings = config.evaluation
-    wanted = settings.episodes if settings.envs == "auto" else min(settings.envs, settings.episodes)
-    count = how_many_envs(config, wanted) if settings.envs == "auto" else wanted
+    auto = how_many_envs(config, settings.episodes)
+    count = auto if settings.envs == "auto" else min(settings.envs, settings.episodes)
     seeds = evaluation_seeds(settings.seed, count, BESIDE_TRAINING)
     tell(job, alive=True)
     env = make_env(config, count)

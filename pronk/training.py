@@ -130,7 +130,7 @@ class Training:
                 TensorBoard(self._run.tensorboard, self._metrics.env_steps),
             ]
             self._sinks = [stack.enter_context(sink) for sink in [*sinks, *([display] if display else [])]]
-            self._evaluator = stack.enter_context(Evaluator(self._config, self._run, self._sinks, self._say))
+            self._evaluator = stack.enter_context(Evaluator(self._config, self._run, self._sinks, self._say_once))
             try:
                 outcome = self._outcome() or self._learn(interrupts)
             except Interrupted:

@@ -62,6 +62,8 @@ ALGORITHMS = ("IMPALA", "IMPALAOpt")
 ENVIRONMENTS = ("GymEnv", "AtariEnv", "VectorAtariEnv")
 MODELS = ("ImpalaMlp", "ImpalaMlpZeus", "ImpalaCnn", "ImpalaCnnZeus", "ImpalaCnnOpt")
 OPTIMISERS = {"adam": "adam", "rmsprop": "rmsprop_tf"}
+OPT_CNN = {42: "compact", 84: "opt_cnn"}  # by the size of a frame
+MOST_ROWS = 128  # that its models but ImpalaCnnOpt learn at once, whatever BATCH_SIZE says
 
 
 class Conversion(NamedTuple):
@@ -83,8 +85,8 @@ def convert(tree: dict[str, Any]) -> Conversion:
 
     convert_algorithm(source)
     convert_environment(source, put)
-    model = convert_model(source, put)
-    convert_sizes(source, put)
+    model = convert_model(source, put, target["env"].get("atari", {}).get("size"))
+    convert_sizes(source, put, model)
     convert_run(source, put, target["env"]["id"])
     if model == "ImpalaCnnOpt":
         put("loss.reduction", "sum")
@@ -160,7 +162,7 @@ def convert_environment(source: Source, put: Callable[[str, Any], None]) -> None
         put("env.atari.size", size)
 
 
-def convert_model(source: Source, put: Callable[[str, Any], None]) -> str:
+def convert_model(source: Source, put: Callable[[str, Any], None], size: int | None) -> str:
     """Network, loss and optimiser. Gives the model's name."""
     model = source.take_choice("model_para.actor.model_name", MODELS, "model")
     number = (int, float)
@@ -176,7 +178,8 @@ def convert_model(source: Source, put: Callable[[str, Any], None]) -> str:
         put("network.hidden", [width] * layers)
         put("network.activation", "relu")
     else:
-        put("network.torso", "opt_cnn" if model == "ImpalaCnnOpt" else "nature")
+        # XingTian's last layer sees the whole of 11x11 cells: for 42x42 frames that is what `compact` is.
+        put("network.torso", OPT_CNN.get(size or 84, "opt_cnn") if model == "ImpalaCnnOpt" else "nature")
         convert_scaling(source)
     put("loss.discount", setting("GAMMA"))
     put("loss.entropy_cost", setting("ENTROPY_LOSS"))
@@ -215,11 +218,11 @@ def convert_scaling(source: Source) -> None:
         source.note(f"{path}.state_mean, state_std", f"({mean:g}, {deviation:g}) there; images go from 0 to 1 here")
 
 
-def convert_sizes(source: Source, put: Callable[[str, Any], None]) -> None:
+def convert_sizes(source: Source, put: Callable[[str, Any], None], model: str) -> None:
     """How long an unroll is, how many make a batch, and how many environments play them.
 
     XingTian's learner waits for `prepare_times_per_train` messages of its explorers, each with an unroll of every
-    environment of theirs, and learns at most BATCH_SIZE of their steps at once.
+    environment of theirs, and learns at most BATCH_SIZE of their steps at once; its Keras models learn 128.
     """
     algorithm, agent = "alg_para.alg_config", "agent_para.agent_config"
     lengths = [
@@ -231,6 +234,8 @@ def convert_sizes(source: Source, put: Callable[[str, Any], None]) -> None:
     put("actors.unroll_length", length)
     explorers, vector = source.take("env_num", 1, int), source.take("env_para.env_info.vector_env_size", 1, int)
     rows = source.take(f"{algorithm}.BATCH_SIZE", 512, int)
+    if model != "ImpalaCnnOpt":
+        rows = min(rows, MOST_ROWS)
     waited_for = source.take(f"{algorithm}.prepare_times_per_train", explorers, int) * vector
     batch = max(1, min(rows // length, waited_for))
     total = explorers * vector
@@ -242,10 +247,10 @@ def convert_sizes(source: Source, put: Callable[[str, Any], None]) -> None:
     if batch > 2 * count * envs:  # more than the usual two slots can hold
         put("actors.slots", -(-batch // (count * envs)))
     if vector > 1 or explorers > 1:
-        source.note("env_num", f"{explorers} explorers with {vector} each become {count} actors with {envs} each")
+        source.note("env_num", f"{total} environments become actors.count={count} times actors.envs={envs}")
     source.note(
         f"{algorithm}.BATCH_SIZE, prepare_times_per_train",
-        f"at most {rows} steps of {waited_for} unrolls become learner.batch_size={batch} (unrolls of {length} steps)",
+        f"updates of up to {rows} steps become learner.batch_size={batch}, which counts unrolls (of {length} steps)",
     )
 
 
