@@ -110,6 +110,13 @@ class Source:
             raise UserError(f"{path}: {value!r} does not fit: it should be of type {wanted}")
         return value
 
+    def take_count(self, path: str, default: int | None = None) -> Any:
+        """A whole number from 1, however it is written."""
+        value = self.take(path, default, (int, float))
+        if value is not None and (value < 1 or value != int(value)):
+            raise UserError(f"{path}: {value!r} does not fit: a whole number from 1")
+        return None if value is None else int(value)
+
     def take_choice(self, path: str, choices: tuple[str, ...], what: str) -> str:
         """One of a few names, with or without MindSpore's ending."""
         value = str(self.take(path, choices[0]))
@@ -139,7 +146,7 @@ class Source:
 def convert_algorithm(source: Source) -> None:
     """Only one can be trained."""
     source.take_choice("alg_para.alg_name", ALGORITHMS, "algorithm")
-    if (agents := source.take("agent_para.agent_num", 1, int)) != 1:
+    if (agents := source.take_count("agent_para.agent_num", 1)) != 1:
         source.note("agent_para.agent_num", f"{agents} agents in one environment have no counterpart: one plays")
 
 
@@ -149,7 +156,7 @@ def convert_environment(source: Source, put: Callable[[str, Any], None]) -> None
     name = source.take("env_para.env_info.name", None, str)
     if name is None:
         raise UserError("env_para.env_info.name is missing: which environment?")
-    size = source.take("env_para.env_info.dim", None, int)
+    size = source.take_count("env_para.env_info.dim")
     if kind == "GymEnv":
         put("env.id", name)
         if size is not None:
@@ -165,14 +172,13 @@ def convert_environment(source: Source, put: Callable[[str, Any], None]) -> None
 def convert_model(source: Source, put: Callable[[str, Any], None], size: int | None) -> str:
     """Network, loss and optimiser. Gives the model's name."""
     model = source.take_choice("model_para.actor.model_name", MODELS, "model")
-    number = (int, float)
+    path, number = "model_para.actor.model_config", (int, float)
 
     def setting(name: str) -> Any:
         """A constant; XingTian takes it from either of two places."""
-        of_algorithm = source.take(f"alg_para.alg_config.{name}", None, number)
-        return source.take(f"model_para.actor.model_config.{name}", of_algorithm or DEFAULTS[name], number)
+        return source.take(f"{path}.{name}", source.take(f"alg_para.alg_config.{name}", DEFAULTS[name], number), number)
 
-    width, layers = setting("HIDDEN_SIZE"), setting("NUM_LAYERS")
+    width, layers = (source.take_count(f"{path}.{name}", int(DEFAULTS[name])) for name in ("HIDDEN_SIZE", "NUM_LAYERS"))
     if model.startswith("ImpalaMlp"):
         put("network.torso", "mlp")
         put("network.hidden", [width] * layers)
@@ -183,7 +189,6 @@ def convert_model(source: Source, put: Callable[[str, Any], None], size: int | N
         convert_scaling(source)
     put("loss.discount", setting("GAMMA"))
     put("loss.entropy_cost", setting("ENTROPY_LOSS"))
-    path = "model_para.actor.model_config"
     chosen = source.take(f"{path}.opt_type", "adam", str)
     if chosen not in OPTIMISERS:
         raise UserError(f"{path}.opt_type: {chosen!r} is not one of {', '.join(OPTIMISERS)}")
@@ -197,8 +202,8 @@ def convert_model(source: Source, put: Callable[[str, Any], None], size: int | N
     if chosen == "rmsprop":
         put("optimiser.epsilon", 0.1)
         source.note(f"{path}.opt_type", "centred there, not centred here")
-    if (norm := source.take(f"{path}.grad_norm_clip", 40.0 if model == "ImpalaCnnOpt" else None, number)) is not None:
-        put("optimiser.max_gradient_norm", norm)
+    unsaid = None if model.startswith("ImpalaMlp") else 40.0
+    put("optimiser.max_gradient_norm", source.take(f"{path}.grad_norm_clip", unsaid, number))
     return model
 
 
@@ -226,17 +231,17 @@ def convert_sizes(source: Source, put: Callable[[str, Any], None], model: str) -
     """
     algorithm, agent = "alg_para.alg_config", "agent_para.agent_config"
     lengths = [
-        source.take(f"{algorithm}.episode_len", None, int),
-        source.take("model_para.actor.model_config.sample_batch_step", None, int),
-        source.take(f"{agent}.max_steps", None, int),
+        source.take_count(f"{algorithm}.episode_len"),
+        source.take_count("model_para.actor.model_config.sample_batch_step"),
+        source.take_count(f"{agent}.max_steps"),
     ]
-    length = next((value for value in lengths if value), 128)
+    length = next((value for value in lengths if value is not None), 128)
     put("actors.unroll_length", length)
-    explorers, vector = source.take("env_num", 1, int), source.take("env_para.env_info.vector_env_size", 1, int)
-    rows = source.take(f"{algorithm}.BATCH_SIZE", 512, int)
+    explorers, vector = source.take_count("env_num", 1), source.take_count("env_para.env_info.vector_env_size", 1)
+    rows = source.take_count(f"{algorithm}.BATCH_SIZE", 512)
     if model != "ImpalaCnnOpt":
         rows = min(rows, MOST_ROWS)
-    waited_for = source.take(f"{algorithm}.prepare_times_per_train", explorers, int) * vector
+    waited_for = source.take_count(f"{algorithm}.prepare_times_per_train", explorers) * vector
     batch = max(1, min(rows // length, waited_for))
     total = explorers * vector
     envs = envs_per_actor(total, batch)
@@ -266,7 +271,7 @@ def envs_per_actor(total: int, batch: int) -> int:
 
 def convert_run(source: Source, put: Callable[[str, Any], None], env_id: str) -> None:
     """When it ends, and how it is evaluated."""
-    put("run.total_steps", source.take("agent_para.agent_config.complete_step", 10_000_000, int))
+    put("run.total_steps", source.take_count("agent_para.agent_config.complete_step", 10_000_000))
     goal = reward_threshold(env_id)
     if goal is not None:
         put("run.stop_return", goal)
@@ -274,7 +279,7 @@ def convert_run(source: Source, put: Callable[[str, Any], None], env_id: str) ->
             "run.stop_return",
             f"added: {env_id} counts as solved at {goal:g}; null trains for all of run.total_steps",
         )
-    if (episodes := source.take("benchmark.eval.episodes_per_eval", None, int)) is not None:
+    if (episodes := source.take_count("benchmark.eval.episodes_per_eval")) is not None:
         put("evaluation.episodes", episodes)
         source.note("benchmark.eval", "evaluation is switched on by --evaluate (or -t train_with_evaluate)")
 
