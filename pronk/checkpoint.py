@@ -3,6 +3,7 @@
     config.yaml      the resolved configuration          metrics.jsonl    a line about every second
     summary.json     totals and final values             checkpoints/     last K and best
     tensorboard/     the same numbers as curves          logs/            one per worker
+    eval.jsonl       a line per evaluation (--evaluate)
 
 A checkpoint is written aside, synced and renamed, so one that is there is whole. It holds tensors and plain data only,
 and is read without unpickling arbitrary objects.
@@ -31,6 +32,7 @@ from pronk.types import UserError
 
 FORMAT = 1  # raise it when a checkpoint's content changes
 BEST = "best.pt"
+EVALUATING = "evaluating.pt"  # a second name of the checkpoint that is being evaluated, so that it stays meanwhile
 
 
 class RunDirectory:
@@ -42,6 +44,7 @@ class RunDirectory:
         self.logs = path / "logs"
         self.tensorboard = path / "tensorboard"
         self.metrics = path / "metrics.jsonl"
+        self.evaluations = path / "eval.jsonl"
         self.summary = path / "summary.json"
         self.config = path / "config.yaml"
 
@@ -90,9 +93,27 @@ class RunDirectory:
             old.unlink()
         return path
 
+    def hold(self, checkpoint: Path) -> Path:
+        """Keep a checkpoint while it is evaluated, even if newer ones push it out. One at a time."""
+        replace_with_copy(checkpoint, self.checkpoints / EVALUATING)
+        return self.checkpoints / EVALUATING
+
+    def let_go(self, best: bool = False) -> None:
+        """The checkpoint that was held is the best one, or nothing special."""
+        if best:
+            os.replace(self.checkpoints / EVALUATING, self.checkpoints / BEST)
+        else:
+            (self.checkpoints / EVALUATING).unlink(missing_ok=True)
+
     def saved(self) -> list[Path]:
         """Checkpoints, oldest first, without the best."""
         return sorted(path for path in self.checkpoints.glob("*.pt") if re.fullmatch(r"\d+", path.stem))
+
+    def newest(self) -> Path:
+        """The newest checkpoint."""
+        if not self.saved():
+            raise UserError(f"{self.path} has no checkpoint yet")
+        return self.saved()[-1]
 
     def restore(self) -> tuple[dict[str, Any], dict[Path, str]]:
         """The newest checkpoint that can be read, and what was wrong with newer ones."""
@@ -137,24 +158,36 @@ class RunDirectory:
         self.summary.unlink(missing_ok=True)  # it is not at its end any more
         for leftover in [*self.path.glob("*.tmp"), *self.checkpoints.glob("*.tmp")]:
             leftover.unlink()
+        self.let_go()
         write_atomically(self.config, config.to_yaml().encode())
-        self._forget_metrics_after(updates)
+        for file in (self.metrics, self.evaluations):
+            if file.exists():
+                forget_lines_after(file, updates)
 
-    def _forget_metrics_after(self, updates: int) -> None:
-        """Drop lines written after the checkpoint that a resumed run goes on from, and a torn last one."""
-        if not self.metrics.exists():
-            return
-        kept = []
-        for line in self.metrics.read_text(encoding="utf-8").splitlines():
-            with contextlib.suppress(ValueError):
-                if json.loads(line)["updates"] <= updates:
-                    kept.append(line + "\n")
-        write_atomically(self.metrics, "".join(kept).encode())
+
+def forget_lines_after(file: Path, updates: int) -> None:
+    """Drop lines written after the checkpoint that a resumed run goes on from, and a torn last one."""
+    kept = []
+    for line in file.read_text(encoding="utf-8").splitlines():
+        with contextlib.suppress(ValueError):
+            if json.loads(line)["updates"] <= updates:
+                kept.append(line + "\n")
+    write_atomically(file, "".join(kept).encode())
 
 
 def find_run(name: str) -> RunDirectory:
     """A run by its path, by its name under runs/, or `last` for the newest there."""
     return RunDirectory(find_run_path(name))
+
+
+def newest_run_of(source: str) -> RunDirectory:
+    """The newest run under runs/ that was made from a preset or file and not given a name of its own."""
+    name = plain_name(Path(source).name)
+    made = rf"{re.escape(name)}-\d{{8}}-\d{{6}}(-\d+)?"
+    runs = [path.parent for path in RUNS.glob("*/config.yaml") if re.fullmatch(made, path.parent.name)]
+    if not runs:
+        raise UserError(f"there is no run of {source} under {RUNS}/ yet; train it first, or name one with --run-dir")
+    return RunDirectory.open(max(runs, key=lambda path: (path / "config.yaml").stat().st_mtime))
 
 
 def make_new(parent: Path, name: str) -> Path:

@@ -20,6 +20,7 @@ from pronk.knobs import (
     ActorsConfig,
     CheckpointConfig,
     EnvConfig,
+    EvaluationConfig,
     LearnerConfig,
     LearnersConfig,
     LossConfig,
@@ -32,6 +33,7 @@ from pronk.knobs import (
 from pronk.types import UserError
 
 PRESETS = Path(__file__).parent / "presets"
+FOREIGN_KEYS = {"alg_para", "env_para", "agent_para", "model_para"}  # of XingTian's files; see xingtian.py
 
 
 class Config(Section):
@@ -47,6 +49,7 @@ class Config(Section):
     learners: LearnersConfig = LearnersConfig()
     transport: TransportConfig = TransportConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()
     run: RunConfig = RunConfig()
 
     @model_validator(mode="after")
@@ -85,7 +88,9 @@ class Config(Section):
         threads = self.learner.threads
         if threads == "auto":
             threads = max(1, available_cores() - count) if self.transport.name != "local" else 1
-        one_process = self.transport.name == "local" and self.learners.count in ("auto", 1)
+        one_process = (
+            self.transport.name == "local" and self.learners.count in ("auto", 1) and not self.evaluation.enabled
+        )
         for key, name in [("env", self.env.id), ("network", self.network.name), ("loss", self.loss.name)]:
             if name.startswith("__main__:") and not one_process:
                 raise UserError(f"{key}: another process cannot import the script; put {name} in a module of its own")
@@ -163,6 +168,8 @@ def read_source(source: str, heirs: tuple[str, ...] = ()) -> dict[str, Any]:
         raise UserError(f"base: {' -> '.join([*heirs, source])} leads back to itself")
     if source in preset_names() or source.endswith((".yaml", ".yml")):
         tree = read_yaml(PRESETS / f"{source}.yaml" if source in preset_names() else Path(source))
+        if FOREIGN_KEYS & tree.keys():
+            raise UserError(f"{source} is a XingTian file; make it a Pronk one: pronk convert {source} --out mine.yaml")
         if "base" not in tree:
             return tree
         return merged(read_source(str(tree.pop("base")), (*heirs, source)), tree)
@@ -200,7 +207,10 @@ def merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
 
 
 # What `section=value` means: `transport=local` is short for `transport.name=local`.
-SHORTHAND = dict.fromkeys(["network", "loss", "optimiser", "transport"], "name") | {"env": "id", "learners": "count"}
+SHORTHAND = {
+    **dict.fromkeys(["network", "loss", "optimiser", "transport"], "name"),
+    **{"env": "id", "learners": "count", "evaluation": "enabled"},
+}
 
 
 def assign(tree: dict[str, Any], path: str, value: Any) -> None:

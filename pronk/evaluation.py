@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -59,10 +60,7 @@ def evaluate(
     state = checkpoint_of(find_run(str(run)), best)
     config = validate(state["config"])
     torch.set_num_threads(1)
-    most = (
-        config.actors.envs if config.env.vectorization == "async" else MOST_ENVS
-    )  # a process each: no more than there were
-    count = min(episodes, int(most))
+    count = how_many_envs(config, episodes)
     policy_seed, env_seeds = evaluation_seeds(seed, count)
     with own_failures("the environment"):
         env = make_env(config, count)
@@ -74,7 +72,15 @@ def evaluate(
         env.close()
 
 
-def play_episodes(env: Any, policy: Policy, episodes: int, seeds: list[int]) -> Evaluation:
+def how_many_envs(config: Config, episodes: int) -> int:
+    """One for each episode, within reason; where each is a process, no more than an actor has."""
+    most = config.actors.envs if config.env.vectorization == "async" else MOST_ENVS
+    return min(episodes, int(most))
+
+
+def play_episodes(
+    env: Any, policy: Policy, episodes: int, seeds: list[int], at_every_step: Callable[[], None] = lambda: None
+) -> Evaluation:
     """Each environment plays its share: taking the first to finish instead would favour short episodes."""
     quota = np.full(env.count, episodes // env.count) + (np.arange(env.count) < episodes % env.count)
     returns: list[float] = []
@@ -87,6 +93,7 @@ def play_episodes(env: Any, policy: Policy, episodes: int, seeds: list[int]) -> 
         returns += step.episode_return[counted].tolist()
         lengths += step.episode_length[counted].tolist()
         quota[counted] -= 1
+        at_every_step()
     return Evaluation(returns, lengths)
 
 

@@ -98,6 +98,9 @@ SYNONYMS = {
     "vf_coef": "baseline_cost",
     "value_cost": "baseline_cost",
     "max_grad_norm": "max_gradient_norm",
+    "grad_norm_clip": "max_gradient_norm",
+    "gradients_clipping": "max_gradient_norm",
+    "reward_clipping": "reward_clip",
     "total_timesteps": "total_steps",
 }
 

@@ -241,6 +241,25 @@ class CheckpointConfig(Section):
     """Newest checkpoints kept, besides the best."""
 
 
+class EvaluationConfig(Section):
+    """Whole episodes played beside the training, in a process of its own, with the newest weights."""
+
+    enabled: bool = False
+    """`pronk train --evaluate` sets it."""
+    every_seconds: PositiveFloat = 10.0
+    """How often an evaluation begins, if the one before it has ended. A checkpoint is saved for each."""
+    episodes: Positive = 20
+    """Whole ones, by their raw returns."""
+    deterministic: bool = False
+    """The likeliest actions, not sampled ones."""
+    seed: Annotated[int, Field(ge=0)] = 1
+    """Of the episodes. Every evaluation of a run plays the same ones; training and `pronk eval` never meet them."""
+    envs: Annotated[int, Field(gt=0, le=100_000)] | Auto = "auto"
+    """Environments that play them side by side. `auto`: one per episode, 64 at most."""
+    final_seconds: NonNegative = 300.0
+    """How long the end of a training waits for the evaluation of its last checkpoint."""
+
+
 class RunConfig(Section):
     """When it ends, and where it is written."""
 

@@ -11,7 +11,8 @@
   failure  an actor's end is the end of its socket; its slots are its own, so nothing is lost, locked or half-read
   group    several learners are one: they meet at every update, add up their gradients, and end together
 
-One thread. While it waits for unrolls it looks after its actors, or, with transport=local, plays them itself.
+One thread. While it waits for unrolls it looks after its actors, or, with transport=local, plays them itself. With
+--evaluate one more process plays whole episodes with its checkpoints: see evaluator.py.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from pronk.broken_batch import keep_broken_batch
 from pronk.checkpoint import RunDirectory
 from pronk.config import Config, load_config, validate
 from pronk.envs import probe_spec
+from pronk.evaluator import Evaluator
 from pronk.failures import own_failures, time_limit
 from pronk.interrupts import Interrupted, Interrupts
 from pronk.launch import Play, playing
@@ -184,8 +186,12 @@ class Training:
             interrupts.look = self._group.look
             sinks: list[Sink] = []
             if self._leads:
-                sinks = [JsonLines(self._run.metrics), TensorBoard(self._run.tensorboard, self._metrics.env_steps)]
+                sinks = [
+                    JsonLines(self._run.metrics, self._run.evaluations),
+                    TensorBoard(self._run.tensorboard, self._metrics.env_steps),
+                ]
             self._sinks = [stack.enter_context(sink) for sink in [*sinks, *([display] if display else [])]]
+            self._evaluator = stack.enter_context(Evaluator(self._config, self._run, self._sinks, self._say_once))
             try:
                 outcome = self._outcome() or self._learn(interrupts)
             except Left as left:
@@ -201,8 +207,11 @@ class Training:
                 self._report()
                 if not isinstance(failure, BrokenGradient):
                     self._save()
+            if outcome in ("solved", "finished") and self._saved:
+                self._evaluator.finish(self._saved, interrupts, aloud=display is not None)
         saved = str(self._saved) if self._saved else None
         summary = {"outcome": outcome, "run": str(self._run.path), "checkpoint": saved, **self._metrics.line()}
+        summary["evaluation"] = self._evaluator.last
         try:
             if self._leads:
                 self._run.write_summary(summary)
@@ -241,7 +250,8 @@ class Training:
                     metrics.queue = port.waiting / (config.actors.slots * config.actors.count)  # type: ignore[operator]
                     self._report()
                     watch()
-                if time.monotonic() - self._saved_at >= config.checkpoint.every_seconds:
+                overdue = time.monotonic() - self._saved_at >= config.checkpoint.every_seconds
+                if self._evaluator.wants_checkpoint() or overdue:
                     self._save()
             self._report()  # before the actors are ended, which takes a moment and is not training
         return outcome
@@ -294,7 +304,7 @@ class Training:
         if not self._learner.is_finite():
             raise BrokenGradient("the weights are no longer finite; the last checkpoint is kept")
         standing = self._metrics.standing
-        best = standing is not None and standing >= self._best
+        best = standing is not None and standing >= self._best and not self._evaluator.chooses_best
         state = {
             "learner": self._learner.state(),
             "metrics": self._metrics.state(),
@@ -304,9 +314,10 @@ class Training:
         try:
             self._saved = self._run.save(state, self._config.checkpoint.keep, best)
             self._best = standing if standing is not None and best else self._best
+            self._evaluator.offer(self._saved)
         except (OSError, RuntimeError) as error:
             self._saved = None
-            self._say(f"cannot write a checkpoint: {error}; the last one is kept")
+            self._say_once(f"cannot write a checkpoint: {error}; the last one is kept")
         self._saved_at = time.monotonic()
 
     def _restore(self) -> None:

@@ -11,6 +11,7 @@ import pronk.cli.runs
 import pronk.cli.plot
 import pronk.cli.bench
 import pronk.cli.show
+import pronk.cli.convert
 from pronk.cli.shell import main
 
 __all__ = ["main"]
