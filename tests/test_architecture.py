@@ -19,9 +19,11 @@ ORDER = [
     {"envs", "networks", "losses", "transport", "sinks"},  # the seams of the story
     {"metrics", "checkpoint", "policy", "optimisers"},
     {"actor", "batcher", "learner"},
-    {"launch"},
+    {"launch", "exports"},
     {"training", "evaluation"},
-    {"bench"},
+    {"bench", "usage"},
+    {"exporting"},
+    {"hub"},
     {"cli"},
     {"__main__"},
 ]
@@ -31,6 +33,7 @@ LEVEL = {unit: level for level, units in enumerate(ORDER) for unit in units}
 WHERE_TENSORS_ARE = {
     *("networks", "losses", "parameters", "optimisers", "policy", "learner"),
     *("batcher", "checkpoint", "evaluation", "training", "bench"),
+    *("exports", "exporting"),
 }
 
 
