@@ -24,11 +24,11 @@ from pronk.envs import VectorEnv, make_env
 from pronk.envs.last_inputs import LastInputs
 from pronk.evaluation import checkpoint_of, restored_network
 from pronk.exports import FORMATS, Format, PlainPolicy, Run, make_format
-from pronk.exports.plain_policy import LAST, state_name, units_of
+from pronk.exports.plain_policy import LAST, next_name, state_name, units_of
+from pronk.exports.usage import usage
 from pronk.failures import own_failures
 from pronk.seeding import evaluation_seeds
 from pronk.types import ArraySpec, Failure, Tree, UserError, leaves, map_tree
-from pronk.usage import usage
 
 LARGEST_DIFFERENCE = 1e-4  # of float32 arithmetic in another order, with room to spare; relative above 1
 ENVS, STEPS = 8, 32  # of the real environment, on which the two are compared
@@ -131,9 +131,11 @@ def expected_of(
         expected["logits"] = np.where(allowed, expected["logits"], np.float32(-1e9))
     if not policy.action.choices:
         halves = np.split(parameters.numpy(), 2, -1)
-        expected |= {name: half.reshape(likeliest.shape) for name, half in zip(("mean", "log_std"), halves, strict=True)}
-    expected |= {state_name(path): tensor.numpy() for path, tensor in leaves(state)}
-    expected["state.last_action"] = likeliest + (1 if policy.action.choices else 0)
+        expected |= {
+            name: half.reshape(likeliest.shape) for name, half in zip(("mean", "log_std"), halves, strict=True)
+        }
+    expected |= {next_name(state_name(path)): tensor.numpy() for path, tensor in leaves(state)}
+    expected["next.last_action"] = likeliest + (1 if policy.action.choices else 0)
     return {name: expected[name] for name in policy.outputs}
 
 
@@ -174,7 +176,7 @@ def largest_difference(run: Run, policy: PlainPolicy, moments: list[Moment]) -> 
             got = np.asarray(answer[name])
             if got.shape != wanted.shape:
                 raise Failure(f"the exported policy gives {name} of shape {got.shape} instead of {wanted.shape}")
-            if policy.action.choices and name in ("action", "state.last_action"):
+            if policy.action.choices and name in ("action", "next.last_action"):
                 gap = less_likely(expected["logits"], got - wanted + mode_of(policy, expected["logits"]), policy)
             else:
                 gap = np.abs(got.astype(np.float64) - wanted) / np.maximum(1.0, np.abs(wanted))
@@ -227,4 +229,3 @@ def described(policy: PlainPolicy, config: Config, steps: int) -> str:
         "network": config.network.model_dump(),
     }
     return json.dumps(facts)
-

@@ -23,6 +23,11 @@ def plain_data(value: Any) -> Any:
     raise ValueError(f"{value!r} is a {type(value).__name__}; only numbers, strings, lists and dicts reach an actor")
 
 
+def as_list(value: Any) -> Any:
+    """One name is a list of one."""
+    return [value] if isinstance(value, str) else value
+
+
 Kwargs = Annotated[dict[str, Any], BeforeValidator(plain_data)]
 Positive = Annotated[int, Field(gt=0)]
 PositiveFloat = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -224,6 +229,9 @@ class RunConfig(Section):
     """End early when the mean return of the last 100 episodes reaches this. null: never."""
     seed: Annotated[int, Field(ge=0)] = 1
     log_every_seconds: PositiveFloat = 1.0
+    sinks: Annotated[list[str], BeforeValidator(as_list)] = []
+    """Where metrics go besides metrics.jsonl and TensorBoard: `wandb`, `mlflow` (`pip install pronk[wandb]`), or
+    `module:attribute` of your own."""
 
 
 class TransportConfig(Section):

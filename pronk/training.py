@@ -38,6 +38,7 @@ from pronk.metrics import Metrics
 from pronk.optimisers import scheduled_rate
 from pronk.sinks import Sink
 from pronk.sinks.jsonl import JsonLines
+from pronk.sinks.outside import Facts, check_sinks, outside_sinks
 from pronk.sinks.tensorboard import TensorBoard
 from pronk.types import Failure, UserError, leaves, map_unroll
 
@@ -79,6 +80,7 @@ def train(
         raise UserError("resume needs run_dir: which run should go on?")
     if run_dir is not None and not resume:
         RunDirectory.refuse_used(Path(run_dir))
+    check_sinks(config.run.sinks)
     learner = learner_for(config)  # before anything is written: most mistakes in a configuration show here
     refuse_more_than_memory(config, learner)
     if resume:
@@ -126,6 +128,7 @@ class Training:
             sinks: list[Sink] = [
                 JsonLines(self._run.metrics),
                 TensorBoard(self._run.tensorboard, self._metrics.env_steps),
+                *outside_sinks(self._config.run.sinks, self._facts(), self._say_once),
             ]
             self._sinks = [stack.enter_context(sink) for sink in [*sinks, *([display] if display else [])]]
             try:
@@ -202,6 +205,10 @@ class Training:
                 sink.write(line)
             except OSError as error:
                 self._say_once(f"cannot write metrics: {error}")
+
+    def _facts(self) -> Facts:
+        """What sinks outside are told of the run."""
+        return Facts(self._run.path.resolve().name, self._run.path, self._config.model_dump())
 
     def _say_once(self, message: str) -> None:
         if message not in self._said:

@@ -21,7 +21,7 @@ ORDER = [
     {"actor", "batcher", "learner"},
     {"launch", "exports"},
     {"training", "evaluation"},
-    {"bench", "usage"},
+    {"bench", "card"},
     {"exporting"},
     {"hub"},
     {"cli"},

@@ -7,6 +7,7 @@ A command imports what it needs when it is called, so that `pronk --help` is ins
 import pronk.cli.train
 import pronk.cli.evaluate
 import pronk.cli.export
+import pronk.cli.push
 import pronk.cli.bench
 import pronk.cli.show
 from pronk.cli.shell import main

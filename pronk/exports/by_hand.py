@@ -72,7 +72,9 @@ def layer_lines(module: nn.Module, name: str) -> list[str]:
                 lines.append(f'x = conv(x, "{where}", {layer.stride[0]}, {int(layer.padding[0])})')
             case nn.ReLU() | nn.Tanh():
                 activation = "relu" if isinstance(layer, nn.ReLU) else "tanh"
-                lines.append(f"x = {lines.pop().removeprefix('x = ')}.{activation}()" if lines else f"x = x.{activation}()")
+                lines.append(
+                    f"x = {lines.pop().removeprefix('x = ')}.{activation}()" if lines else f"x = x.{activation}()"
+                )
             case nn.MaxPool2d():
                 lines.append(f"x = F.max_pool2d(x, {layer.kernel_size}, {layer.stride}, {layer.padding})")
             case Residual():
@@ -98,7 +100,7 @@ def head_lines(policy: PlainPolicy, head: nn.Module) -> list[str]:
     """The distribution's numbers, the likeliest action, and the answer."""
     action, units = policy.action, policy.units
     answer = {"action": "action", "logits": "logits", "mean": "mean", "log_std": "log_std"}
-    answer |= {"state.hidden": "x", "state.cell": "cell"}
+    answer |= {"next.hidden": "x", "next.cell": "cell"}
     if isinstance(head, ChoiceHead):
         assert units.start is not None
         start = f" + torch.tensor({units.start.tolist()})" if units.start.any() else ""
@@ -112,7 +114,7 @@ def head_lines(policy: PlainPolicy, head: nn.Module) -> list[str]:
             parts = f"logits.split({list(action.choices)}, -1)"
             lines.append(f"choice = torch.stack([part.argmax(-1) for part in {parts}], -1)")
         lines.append(f"action = choice{start}")
-        answer["state.last_action"] = "choice + 1"
+        answer["next.last_action"] = "choice + 1"
     else:
         assert isinstance(head, GaussianHead)
         shape = f".reshape(-1, *{list(action.shape)})"
@@ -123,7 +125,7 @@ def head_lines(policy: PlainPolicy, head: nn.Module) -> list[str]:
             f'log_std = w["_policy_head._log_std"].reshape({list(action.shape)}).expand_as(mean)',
             f"action = torch.minimum(torch.maximum({middle} + mean * {reach}, {low}), {high})",
         ]
-        answer["state.last_action"] = "mean"
+        answer["next.last_action"] = "mean"
     pairs = ", ".join(f'"{name}": {answer[name]}' for name in policy.outputs)
     return [*lines, f"answer = {{{pairs}}}", "return {name: tensor.numpy() for name, tensor in answer.items()}"]
 

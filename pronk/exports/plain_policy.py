@@ -6,9 +6,9 @@
                state.*    what the network remembers; begin with zeros         [B, ...]
     outputs    action     the likeliest, in the environment's own units        [B, ...]
                logits     of discrete choices, forbidden ones at -1e9; or mean and log_std, in the agent's units
-               state.*    to hand in with the next observation
+               next.*     the state to hand in with the next observation
 
-`first`, `reward` and `state.*` are there only for agents that need them. Everything that Pronk does between the
+`first`, `reward`, `state.*` and `next.*` are there only for agents that need them. Everything that Pronk does between the
 environment's arrays and the network (bytes scaled, labels one-hot, masks, rewards clipped) is inside.
 """
 
@@ -77,7 +77,8 @@ class PlainPolicy(nn.Module):
         self.inputs |= self.remembers
         reals = ArraySpec(spec.action.shape, "float32")
         told = {"logits": ArraySpec((sum(spec.action.choices),), "float32")} if spec.action.choices else {}
-        self.outputs = {"action": spec.action.array, **(told or {"mean": reals, "log_std": reals}), **self.remembers}
+        self.outputs = {"action": spec.action.array, **(told or {"mean": reals, "log_std": reals})}
+        self.outputs |= {next_name(name): leaf for name, leaf in self.remembers.items()}
         for name, value in units._asdict().items():
             self.register_buffer(f"_{name}", None if value is None else torch.from_numpy(np.ascontiguousarray(value)))
         self.eval()
@@ -134,6 +135,11 @@ def observation_name(path: str) -> str:
 def state_name(path: str) -> str:
     """The name of an entry of the network's state, among inputs and outputs."""
     return f"state.{path.replace('/', '.')}" if path else "state"
+
+
+def next_name(name: str) -> str:
+    """The output that becomes this input of the next step. ONNX wants two names."""
+    return "next" + name.removeprefix("state")
 
 
 def nested(spec: Tree, entry: Callable[[str], Tensor], path: str = "") -> Tree:

@@ -178,7 +178,7 @@ def test_every_file_says_what_goes_in_and_out(tmp_path: Path) -> None:
             *("observation.here", "observation.label", "first", "reward"),
             *("state.hidden", "state.cell", "state.last_action"),
         }
-        assert set(facts["outputs"]) == {"action", "logits", "state.hidden", "state.cell", "state.last_action"}
+        assert set(facts["outputs"]) == {"action", "logits", "next.hidden", "next.cell", "next.last_action"}
 
 
 def test_no_path_of_this_machine_is_in_an_onnx_file(tmp_path: Path) -> None:
@@ -208,7 +208,9 @@ def test_another_choice_counts_by_how_much_less_likely_it_is(tmp_path: Path) -> 
     def difference(logits: list[float], action: int) -> float:
         told = np.array([logits], np.float32)
         expected = {"action": np.array([7]), "logits": told}  # 7 stands for the first choice
-        return largest_difference(lambda _: {"action": np.array([action]), "logits": told}, Policy, [Moment({}, expected)])  # type: ignore[arg-type]
+        return largest_difference(
+            lambda _: {"action": np.array([action]), "logits": told}, Policy, [Moment({}, expected)]
+        )  # type: ignore[arg-type]
 
     assert difference([1.0, 1.0], 8) == 0.0
     assert difference([1.0, 0.5], 7) == 0.0

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from pronk.exports import Format, PlainPolicy
+from pronk.exports.base import Format
+from pronk.exports.plain_policy import PlainPolicy
 from pronk.types import ArraySpec
 
 
@@ -47,7 +48,7 @@ def acting(policy: PlainPolicy) -> list[str]:
         given.append("**state")
     lines += [f"def act({', '.join(arguments)}):", f"    given = {{{', '.join(given)}}}", "    answer = run(given)"]
     if policy.remembers:
-        lines.append("    state.update((name, answer[name]) for name in state)")
+        lines.append("    state.update((name, answer[name.replace("state", "next")]) for name in state)")
     lines += [f"    return answer[\"action\"][0]  # {sampling(policy)}", "", ""]
     return [*lines, 'if __name__ == "__main__":', f"    print(act({', '.join(call)}))"]
 
