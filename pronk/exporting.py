@@ -130,10 +130,8 @@ def expected_of(
         allowed = given[policy.observed["action_mask"]] != 0
         expected["logits"] = np.where(allowed, expected["logits"], np.float32(-1e9))
     if not policy.action.choices:
-        halves = np.split(parameters.numpy(), 2, -1)
-        expected |= {
-            name: half.reshape(likeliest.shape) for name, half in zip(("mean", "log_std"), halves, strict=True)
-        }
+        mean, log_std = np.split(parameters.numpy(), 2, -1)
+        expected |= {"mean": mean.reshape(likeliest.shape), "log_std": log_std.reshape(likeliest.shape)}
     expected |= {next_name(state_name(path)): tensor.numpy() for path, tensor in leaves(state)}
     expected["next.last_action"] = likeliest + (1 if policy.action.choices else 0)
     return {name: expected[name] for name in policy.outputs}

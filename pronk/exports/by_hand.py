@@ -1,6 +1,6 @@
 """Writes a network of Pronk's out as a short program over torch's functions, with its weights in a dict `w`.
 
-For those who have only the weights: every layer, shape and scale of a trained policy, in as many lines as it has layers.
+For those who have only the weights: every layer, shape and scale of a trained policy, in about a line per layer.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def head_lines(policy: PlainPolicy, head: nn.Module) -> list[str]:
         else:
             parts = f"logits.split({list(action.choices)}, -1)"
             lines.append(f"choice = torch.stack([part.argmax(-1) for part in {parts}], -1)")
-        lines.append(f"action = choice{start}")
+        answer["action"] = f"choice{start}"
         answer["next.last_action"] = "choice + 1"
     else:
         assert isinstance(head, GaussianHead)

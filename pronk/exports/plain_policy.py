@@ -8,8 +8,8 @@
                logits     of discrete choices, forbidden ones at -1e9; or mean and log_std, in the agent's units
                next.*     the state to hand in with the next observation
 
-`first`, `reward`, `state.*` and `next.*` are there only for agents that need them. Everything that Pronk does between the
-environment's arrays and the network (bytes scaled, labels one-hot, masks, rewards clipped) is inside.
+`first`, `reward`, `state.*` and `next.*` are there only for agents that need them. Everything that Pronk does between
+the environment's arrays and the network (bytes scaled, labels one-hot, masks, rewards clipped) is inside.
 """
 
 from __future__ import annotations

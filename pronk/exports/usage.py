@@ -43,13 +43,15 @@ def acting(policy: PlainPolicy) -> list[str]:
         arguments.append("reward=0.0")
     lines = []
     if policy.remembers:
-        zeros = [f'    "{name}": np.zeros({(1, *spec.shape)}, np.{spec.dtype}),' for name, spec in policy.remembers.items()]
-        lines += ["state = {", *zeros, "}", "", ""]
+        empty = (
+            f'    "{name}": np.zeros({(1, *spec.shape)}, np.{spec.dtype}),' for name, spec in policy.remembers.items()
+        )
+        lines += ["state = {", *empty, "}", "", ""]
         given.append("**state")
     lines += [f"def act({', '.join(arguments)}):", f"    given = {{{', '.join(given)}}}", "    answer = run(given)"]
     if policy.remembers:
-        lines.append("    state.update((name, answer[name.replace("state", "next")]) for name in state)")
-    lines += [f"    return answer[\"action\"][0]  # {sampling(policy)}", "", ""]
+        lines.append('    state.update((name, answer[name.replace("state", "next")]) for name in state)')
+    lines += [f'    return answer["action"][0]  # {sampling(policy)}', "", ""]
     return [*lines, 'if __name__ == "__main__":', f"    print(act({', '.join(call)}))"]
 
 

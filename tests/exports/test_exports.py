@@ -227,7 +227,7 @@ def test_a_missing_package_is_said_with_its_extra(to: str, package: str, tmp_pat
 
 
 def test_mistakes_are_said(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="'onx' is not one of onnx, torchscript, safetensors .did you mean 'onnx'"):
+    with pytest.raises(UserError, match=r"'onx' is not one of onnx, torchscript, safetensors \(did you mean 'onnx'"):
         export(tmp_path / "run", "onx")
     with pytest.raises(UserError, match="no run directory"):
         export(tmp_path / "run")
