@@ -72,9 +72,8 @@ def layer_lines(module: nn.Module, name: str) -> list[str]:
                 lines.append(f'x = conv(x, "{where}", {layer.stride[0]}, {int(layer.padding[0])})')
             case nn.ReLU() | nn.Tanh():
                 activation = "relu" if isinstance(layer, nn.ReLU) else "tanh"
-                lines.append(
-                    f"x = {lines.pop().removeprefix('x = ')}.{activation}()" if lines else f"x = x.{activation}()"
-                )
+                after_layer = lines and lines[-1].startswith(("x = linear(", "x = conv("))
+                lines.append(f"{lines.pop() if after_layer else 'x = x'}.{activation}()")
             case nn.MaxPool2d():
                 lines.append(f"x = F.max_pool2d(x, {layer.kernel_size}, {layer.stride}, {layer.padding})")
             case Residual():

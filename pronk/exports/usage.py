@@ -80,6 +80,7 @@ def example(policy: PlainPolicy) -> str:
 
 
 def written_out(tree: Any) -> str:
+    """A tree of texts as a dict of the program."""
     if isinstance(tree, str):
         return tree
     keys = [key if key.isdigit() else f'"{key}"' for key in tree]
