@@ -81,7 +81,8 @@ def test_every_link_of_the_docs_leads_somewhere() -> None:
 
 def made_pages() -> dict[str, str]:
     spec = importlib.util.spec_from_file_location("make_commands", DOCS / "make_commands.py")
-    assert spec and spec.loader
+    assert spec
+    assert spec.loader
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module.pages()

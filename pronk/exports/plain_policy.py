@@ -57,6 +57,12 @@ def units_of(env: VectorEnv) -> Units:
 class PlainPolicy(nn.Module):
     """See the module's docstring. `inputs` and `outputs` name the arrays, in the order of `forward`."""
 
+    _start: Tensor
+    _middle: Tensor
+    _reach: Tensor
+    _low: Tensor
+    _high: Tensor
+
     def __init__(self, network: Network, units: Units, last_inputs: bool) -> None:
         super().__init__()
         self.network, self.units = network.eval(), units
