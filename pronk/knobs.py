@@ -23,6 +23,11 @@ def plain_data(value: Any) -> Any:
     raise ValueError(f"{value!r} is a {type(value).__name__}; only numbers, strings, lists and dicts reach an actor")
 
 
+def as_list(value: Any) -> Any:
+    """One name is a list of one."""
+    return [value] if isinstance(value, str) else value
+
+
 Kwargs = Annotated[dict[str, Any], BeforeValidator(plain_data)]
 Positive = Annotated[int, Field(gt=0)]
 PositiveFloat = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -273,6 +278,9 @@ class RunConfig(Section):
     log_every_seconds: PositiveFloat = 1.0
     video: bool = False
     """At the end, film an episode of the final policy: videos/final.mp4, or .gif without PyAV (pronk[video])."""
+    sinks: Annotated[list[str], BeforeValidator(as_list)] = []
+    """Where metrics go besides metrics.jsonl and TensorBoard: `wandb`, `mlflow` (`pip install pronk[wandb]`), or
+    `module:attribute` of your own."""
 
 
 class TransportConfig(Section):

@@ -56,6 +56,7 @@ from pronk.optimisers import scheduled_rate
 from pronk.seeding import further_learner_seed
 from pronk.sinks import Sink
 from pronk.sinks.jsonl import JsonLines
+from pronk.sinks.outside import Facts, check_sinks, outside_sinks
 from pronk.sinks.tensorboard import TensorBoard
 from pronk.types import Failure, UserError
 from pronk.watching import film_final
@@ -101,6 +102,7 @@ def train(
         raise UserError("resume needs run_dir: which run should go on?")
     if run_dir is not None and not resume:
         RunDirectory.refuse_used(Path(run_dir))
+    check_sinks(config.run.sinks)
     learner = learner_for(part, place)  # before anything is written: most mistakes in a configuration show here
     refuse_more_than_memory(part, learner, place.count_here)
     with leading(place, config.loss.reduction, say) as group:
@@ -189,6 +191,7 @@ class Training:
                 sinks = [
                     JsonLines(self._run.metrics, self._run.evaluations),
                     TensorBoard(self._run.tensorboard, self._metrics.env_steps),
+                    *outside_sinks(self._config.run.sinks, self._facts(), self._say_once),
                 ]
             self._sinks = [stack.enter_context(sink) for sink in [*sinks, *([display] if display else [])]]
             self._evaluator = stack.enter_context(Evaluator(self._config, self._run, self._sinks, self._say_once))
@@ -291,6 +294,10 @@ class Training:
                 sink.write(line)
             except OSError as error:
                 self._say_once(f"cannot write metrics: {error}")
+
+    def _facts(self) -> Facts:
+        """What sinks outside are told of the run."""
+        return Facts(self._run.path.resolve().name, self._run.path, self._config.model_dump())
 
     def _say_once(self, message: str) -> None:
         if message not in self._said:

@@ -20,11 +20,13 @@ ORDER = [
     {"envs", "networks", "losses", "transport", "sinks"},  # the seams of the story
     {"metrics", "checkpoint", "policy", "optimisers", "comparison", "curves"},
     {"actor", "batcher", "learner", "learners", "broken_batch", "figures"},
-    {"launch", "plotting"},
+    {"launch", "plotting", "exports"},
     {"evaluation", "evaluator"},
     {"watching", "evaluator_process"},
     {"training"},
-    {"bench", "learner_process"},
+    {"bench", "learner_process", "card"},
+    {"exporting"},
+    {"hub"},
     {"cli"},
     {"__main__"},
 ]
@@ -34,6 +36,7 @@ LEVEL = {unit: level for level, units in enumerate(ORDER) for unit in units}
 WHERE_TENSORS_ARE = {
     *("networks", "losses", "parameters", "optimisers", "policy", "learner"),
     *("batcher", "checkpoint", "evaluation", "training", "bench", "learners", "broken_batch"),
+    *("exports", "exporting"),
 }
 
 

@@ -9,6 +9,8 @@ import pronk.cli.evaluate
 import pronk.cli.watch
 import pronk.cli.runs
 import pronk.cli.plot
+import pronk.cli.export
+import pronk.cli.push
 import pronk.cli.bench
 import pronk.cli.show
 import pronk.cli.convert
