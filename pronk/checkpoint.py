@@ -2,7 +2,8 @@
 
     config.yaml      the resolved configuration          metrics.jsonl    a line about every second
     summary.json     totals and final values             checkpoints/     last K and best
-    tensorboard/     the same numbers as curves          logs/            one per worker
+    tensorboard/     the same numbers as curves          logs/            one per worker, and what each does now
+    lag.json         how old the experience was          bench.json       this machine's limit, where measured
 
 A checkpoint is written aside, synced and renamed, so one that is there is whole. It holds tensors and plain data only,
 and is read without unpickling arbitrary objects.
@@ -43,6 +44,8 @@ class RunDirectory:
         self.logs = path / "logs"
         self.tensorboard = path / "tensorboard"
         self.metrics = path / "metrics.jsonl"
+        self.lag = path / "lag.json"
+        self.bench = path / "bench.json"
         self.summary = path / "summary.json"
         self.config = path / "config.yaml"
 
@@ -122,7 +125,7 @@ class RunDirectory:
         """For one learner at a time; the lock ends with the process."""
         descriptor = os.open(self.path, os.O_RDONLY)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            take_lock(descriptor)
             yield
         except BlockingIOError:
             raise UserError(f"{self.path} is being trained by another process right now") from None
@@ -147,6 +150,18 @@ class RunDirectory:
                 if json.loads(line)["updates"] <= updates:
                     kept.append(line + "\n")
         write_atomically(self.metrics, "".join(kept).encode())
+
+
+def take_lock(descriptor: int, patience: float = 0.2) -> None:
+    """Whoever only asks whether a run is being trained holds its lock for an instant."""
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
 
 
 def find_run(name: str) -> RunDirectory:

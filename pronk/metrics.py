@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator
 from typing import Any
 
@@ -32,6 +32,7 @@ class Metrics:
         self._waited = 0.0
         self.learning_rate = 0.0
         self.queue = 0.0  # share of the actors' slots that are filled
+        self.lags: Counter[int] = Counter()  # columns learnt from, by how many updates old they were
         self._last: dict[str, Any] = {}
 
     @contextlib.contextmanager
@@ -51,6 +52,7 @@ class Metrics:
         for name, value in report.items():
             self._sums[name] = self._sums.get(name, 0.0) + value
         self._sums["policy_lag"] = self._sums.get("policy_lag", 0.0) + version - float(unroll.version.mean())
+        self.lags.update((version - unroll.version).tolist())
 
     def _experience(self, unroll: Unroll) -> None:
         valid = int(np.count_nonzero(unroll.valid))

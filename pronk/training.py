@@ -38,6 +38,7 @@ from pronk.metrics import Metrics
 from pronk.optimisers import scheduled_rate
 from pronk.sinks import Sink
 from pronk.sinks.jsonl import JsonLines
+from pronk.sinks.lag import LagHistogram
 from pronk.sinks.tensorboard import TensorBoard
 from pronk.types import Failure, UserError, leaves, map_unroll
 
@@ -126,6 +127,7 @@ class Training:
             sinks: list[Sink] = [
                 JsonLines(self._run.metrics),
                 TensorBoard(self._run.tensorboard, self._metrics.env_steps),
+                LagHistogram(self._run.lag, self._metrics.lags),
             ]
             self._sinks = [stack.enter_context(sink) for sink in [*sinks, *([display] if display else [])]]
             try:
