@@ -21,7 +21,7 @@ ORDER = [
     {"actor", "batcher", "learner"},
     {"launch"},
     {"training", "evaluation"},
-    {"bench"},
+    {"bench", "dashboard"},
     {"cli"},
     {"__main__"},
 ]

@@ -6,6 +6,7 @@ A command imports what it needs when it is called, so that `pronk --help` is ins
 # ruff: noqa: F401, I001
 import pronk.cli.train
 import pronk.cli.evaluate
+import pronk.cli.dashboard
 import pronk.cli.bench
 import pronk.cli.show
 from pronk.cli.shell import main

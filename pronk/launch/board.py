@@ -1,6 +1,6 @@
 """logs/actors.json: what every actor does right now, for whoever looks at the run directory; always whole.
 
-    {"time": 1700000000.0, "running": true, "actors": [{"actor": 0, "state": "playing", ...}, ...]}
+{"time": 1700000000.0, "running": true, "actors": [{"actor": 0, "state": "playing", ...}, ...]}
 """
 
 from __future__ import annotations
