@@ -21,7 +21,7 @@ export function ticks(low, high, count) {
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].find((factor) => factor * power >= rough) * power;
   const found = [];
-  for (let at = Math.ceil(low / step - 1e-9); at * step <= high + step * 1e-9; at++) found.push(at * step);
+  for (let at = Math.ceil(low / step - 1e-9); at * step <= high + step * 1e-9; at++) found.push(at * step + 0); // not -0
   return found;
 }
 
@@ -59,7 +59,7 @@ export class LineChart {
 
   // `lines`: [{ name, x, y, low, high, dots }]; `marks`: [{ y, label }]; `axis`: one of AXES
   show(lines, axis, marks = []) {
-    this.lines = lines.map((line, index) => ({ ...line, colour: (line.colour ?? index) % COLOURS, dash: DASHES[(line.colour ?? index) % COLOURS] }));
+    this.lines = lines.map((line, index) => ({ ...line, colour: (line.colour ?? index) % COLOURS, dash: DASHES[index % DASHES.length] }));
     this.axis = axis;
     this.marks = marks.filter((mark) => Number.isFinite(mark.y));
     this.redraw();
@@ -122,7 +122,7 @@ export class LineChart {
     for (const value of ticks(this.range.left, this.range.right, Math.max(2, this.width / 130))) {
       const x = this.toX(value);
       this.plot.append(draw("line", { class: "axis", x1: x, x2: x, y1: bottom, y2: bottom + 4 }));
-      const anchor = x > this.width - 40 ? "end" : x < MARGIN.left + 12 ? "start" : "middle";
+      const anchor = x > this.width - 26 ? "end" : x < MARGIN.left + 12 ? "start" : "middle";
       this.plot.append(draw("text", { x, y: bottom + 17, "text-anchor": anchor }, this.axis.short(value)));
     }
   }
@@ -223,11 +223,11 @@ function nearest(line, x) {
 }
 
 // Bars of counts: [{ label, count }]. Heights are shares of all.
-export function histogram(bins, title, height = 190) {
+export function histogram(bins, title, width, height = 190) {
   const all = bins.reduce((sum, bin) => sum + bin.count, 0) || 1;
   const most = Math.max(...bins.map((bin) => bin.count), 1);
-  const [width, bottom] = [430, height - MARGIN.bottom];
-  const plot = draw("svg", { class: "plot bars", role: "img", viewBox: `0 0 ${width} ${height}`, "aria-label": title });
+  const bottom = height - MARGIN.bottom;
+  const plot = draw("svg", { class: "plot bars", role: "img", height, viewBox: `0 0 ${width} ${height}`, "aria-label": title });
   const step = (width - 44) / bins.length;
   for (const value of ticks(0, most / all, 3)) {
     const y = bottom - (value * all / most) * (bottom - MARGIN.top);
@@ -238,7 +238,7 @@ export function histogram(bins, title, height = 190) {
     const box = draw("rect", { x: 42 + i * step + step * 0.08, width: Math.max(1, step * 0.84), y: bottom - tall, height: tall, rx: 2 });
     box.append(draw("title", {}, `${bin.label}: ${((bin.count / all) * 100).toFixed(1)}%`));
     plot.append(box);
-    if (i % Math.ceil(bins.length / 12) === 0) plot.append(draw("text", { x: 42 + (i + 0.5) * step, y: bottom + 17, "text-anchor": "middle" }, bin.label));
+    if (i % Math.ceil((bins.length * 40) / width) === 0) plot.append(draw("text", { x: 42 + (i + 0.5) * step, y: bottom + 17, "text-anchor": "middle" }, bin.label));
   });
   return plot;
 }

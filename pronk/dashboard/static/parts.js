@@ -46,7 +46,7 @@ flowPicture.words = (run) => {
   return [`${who} The limit of ${cores ?? "all"} cores is ${whole(limit)} steps/s${alone}${from}.`];
 };
 
-export function lagPicture(columns) {
+export function lagPicture(columns, width) {
   const title = make("figcaption", {}, make("span", { class: "title" }, "How old experience was when learnt from"));
   const counts = Object.entries(columns ?? {}).map(([lag, count]) => [Number(lag), count]).filter((pair) => pair.every(Number.isFinite));
   if (!counts.length) return [title, make("p", { class: "dim" }, "Not recorded.")];
@@ -54,17 +54,17 @@ export function lagPicture(columns) {
   const mean = counts.reduce((sum, [lag, count]) => sum + lag * count, 0) / all;
   const below = (part) => { let sum = 0; return counts.find(([, count]) => (sum += count) >= part * all)[0]; };
   const [first, last] = [counts[0][0], counts.at(-1)[0]];
-  const width = Math.max(1, Math.ceil((last - first + 1) / MOST_BARS));
-  const bins = Array.from({ length: Math.ceil((last - first + 1) / width) }, (_, i) => {
-    const from = first + i * width;
-    return { label: width === 1 ? `${from}` : `${from}–${from + width - 1}`, count: 0 };
+  const each = Math.max(1, Math.ceil((last - first + 1) / MOST_BARS));
+  const bins = Array.from({ length: Math.ceil((last - first + 1) / each) }, (_, i) => {
+    const from = first + i * each;
+    return { label: each === 1 ? `${from}` : `${from}–${from + each - 1}`, count: 0 };
   });
-  for (const [lag, count] of counts) bins[Math.floor((lag - first) / width)].count += count;
+  for (const [lag, count] of counts) bins[Math.floor((lag - first) / each)].count += count;
   const words = `mean ${short(mean)}, half at most ${below(0.5)}, 95% at most ${below(0.95)}, all at most ${last} updates`;
   const rows = bins.map((bin) => make("tr", {}, make("th", { scope: "row" }, bin.label), make("td", { class: "number" }, `${((100 * bin.count) / all).toFixed(1)}%`)));
   const table = make("table", {}, make("caption", { class: "unseen" }, "Share of columns by lag"), make("thead", {}, make("tr", {}, make("th", { scope: "col" }, "Updates"), make("th", { scope: "col", class: "number" }, "Share"))), make("tbody", {}, rows));
   title.append(make("div", { class: "legend" }, words));
-  return [title, histogram(bins, `Histogram of policy lag: ${words}`), make("details", {}, make("summary", {}, "Numbers"), table)];
+  return [title, histogram(bins, `Histogram of policy lag: ${words}`, width), make("details", {}, make("summary", {}, "Numbers"), table)];
 }
 
 export function actorTable(run) {
@@ -111,7 +111,7 @@ export function clipList(run) {
       ? make("img", { src: address, alt: `The agent playing: ${clip.name}`, loading: "lazy" })
       : make("video", { src: address, controls: true, loop: true, preload: "metadata", "aria-label": `The agent playing: ${clip.name}` });
     picture.muted = true;
-    return make("figure", { class: "card" }, picture, make("figcaption", {}, make("a", { href: address, download: clip.name }, clip.name), ` ${short(clip.bytes / 1000)} kB`));
+    return make("figure", { class: "card" }, picture, make("figcaption", {}, make("a", { href: address, download: clip.name }, clip.name), ` ${clip.bytes < 1e6 ? `${Math.ceil(clip.bytes / 1e3)} kB` : `${(clip.bytes / 1e6).toFixed(1)} MB`}`));
   });
 }
 

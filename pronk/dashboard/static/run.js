@@ -134,7 +134,8 @@ function drawHead() {
 function drawParts() {
   fill(byId("bottleneck"), [run.latest.learner_waits, run.latest.queue, run.limit, run.name], () => flowPicture.words(run));
   fill(byId("flow"), [run.latest.learner_waits, run.latest.queue, run.actors, run.state], () => flowPicture(run));
-  fill(lagBox, run.lag, () => lagPicture(run.lag));
+  const width = Math.max(200, lagBox.clientWidth - 28);
+  fill(lagBox, [run.lag, width], () => lagPicture(run.lag, width));
   fill(byId("actors"), [run.actors, run.state], () => actorTable(run));
   fill(byId("clips"), run.clips, () => clipList(run));
   fill(byId("config"), run.config, () => settingsTable(run.config));
