@@ -24,13 +24,18 @@ def dashboard(
     from pronk.dashboard.server import open_folder
 
     with open_folder(folder, port) as server:
-        out.print(f"{folder} at [bold]{server.url}[/]  (Ctrl-C ends it)", highlight=False, soft_wrap=True)
-        if show:
-            import webbrowser
-
-            if not webbrowser.open(server.url):
-                out.print("no browser could be opened; open the address by hand")
         try:
+            out.print(f"{folder} at [bold]{server.url}[/]  (Ctrl-C ends it)", highlight=False, soft_wrap=True)
+            if show:
+                open_in_browser(server.url)
             server.serve_forever()
         except KeyboardInterrupt:
             out.print("ended")
+
+
+def open_in_browser(url: str) -> None:
+    """Where there is one."""
+    import webbrowser
+
+    if not webbrowser.open(url):
+        out.print("no browser could be opened; open the address by hand")
