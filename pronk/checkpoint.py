@@ -2,8 +2,9 @@
 
     config.yaml      the resolved configuration          metrics.jsonl    a line about every second
     summary.json     totals and final values             checkpoints/     last K and best
-    tensorboard/     the same numbers as curves          logs/            one per worker
-    eval.jsonl       a line per evaluation (--evaluate)
+    tensorboard/     the same numbers as curves          logs/            one per worker, and what each does now
+    eval.jsonl       a line per evaluation (--evaluate)  lag.json         how old the experience was
+    bench.json       this machine's limit, where measured
 
 A checkpoint is written aside, synced and renamed, so one that is there is whole. It holds tensors and plain data only,
 and is read without unpickling arbitrary objects.
@@ -45,6 +46,8 @@ class RunDirectory:
         self.tensorboard = path / "tensorboard"
         self.metrics = path / "metrics.jsonl"
         self.evaluations = path / "eval.jsonl"
+        self.lag = path / "lag.json"
+        self.bench = path / "bench.json"
         self.summary = path / "summary.json"
         self.config = path / "config.yaml"
 

@@ -56,6 +56,7 @@ from pronk.optimisers import scheduled_rate
 from pronk.seeding import further_learner_seed
 from pronk.sinks import Sink
 from pronk.sinks.jsonl import JsonLines
+from pronk.sinks.lag import LagHistogram
 from pronk.sinks.outside import Facts, check_sinks, outside_sinks
 from pronk.sinks.tensorboard import TensorBoard
 from pronk.types import Failure, UserError
@@ -191,6 +192,7 @@ class Training:
                 sinks = [
                     JsonLines(self._run.metrics, self._run.evaluations),
                     TensorBoard(self._run.tensorboard, self._metrics.env_steps),
+                    LagHistogram(self._run.lag, self._metrics.lags),
                     *outside_sinks(self._config.run.sinks, self._facts(), self._say_once),
                 ]
             self._sinks = [stack.enter_context(sink) for sink in [*sinks, *([display] if display else [])]]
@@ -241,6 +243,7 @@ class Training:
                 metrics.learning_rate = scheduled_rate(config.optimiser, metrics.env_steps / config.run.total_steps)
                 with own_failures("the learner"):
                     report = learner.gradient(batch.tensors, meanwhile=batcher.prefetch)
+                metrics.lags.update((learner.version - batch.arrays.version).tolist())
                 share = Share.of(batch.arrays, report, learner.version, batch.fresh)
                 with metrics.waiting():
                     whole = group.meet(share, interrupts)

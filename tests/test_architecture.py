@@ -24,7 +24,7 @@ ORDER = [
     {"evaluation", "evaluator"},
     {"watching", "evaluator_process"},
     {"training"},
-    {"bench", "learner_process", "card"},
+    {"bench", "learner_process", "card", "dashboard"},
     {"exporting"},
     {"hub"},
     {"cli"},

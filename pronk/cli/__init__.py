@@ -11,6 +11,7 @@ import pronk.cli.runs
 import pronk.cli.plot
 import pronk.cli.export
 import pronk.cli.push
+import pronk.cli.dashboard
 import pronk.cli.bench
 import pronk.cli.show
 import pronk.cli.convert
