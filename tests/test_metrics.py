@@ -115,8 +115,8 @@ def test_state_goes_on_as_if_nothing_had_happened() -> None:
 def test_experience_counts_once_however_often_it_is_learnt_from():
     metrics = Metrics(1)
     played = batch({(0, 0): (5.0, 1)})
-    metrics.record(played, {"loss": 1.0}, 0)
+    metrics.record(Experience.of(played, 0), {"loss": 1.0})
     once = metrics.env_steps
-    metrics.record(played, {"loss": 3.0}, 1, fresh=False)
+    metrics.record(Experience.of(played, 1, fresh=False), {"loss": 3.0})
     assert (metrics.env_steps, metrics.episodes, metrics.updates) == (once, 1, 2)
     assert metrics.line()["loss"] == 2.0
