@@ -17,18 +17,18 @@ def main(job: dict[str, Any]) -> None:
     die_with_parent(job["parent"])
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1)
+    rank = job["place"]["rank"]
+    print(f"{time.strftime('%F %T')} learner {rank} starts (pid {os.getpid()})", flush=True)
     from pronk.learners import Place
     from pronk.training import TrainingInterrupted, follow
     from pronk.types import Failure, UserError
 
-    place = Place(**job["place"])
-    print(f"{time.strftime('%F %T')} learner {place.rank} starts (pid {os.getpid()})", flush=True)
     code = 0
     try:
-        outcome = follow(place, print)["outcome"]
+        outcome = follow(Place(**job["place"]), print)["outcome"]
     except (TrainingInterrupted, KeyboardInterrupt):
         outcome, code = "interrupted", 130
     except (Failure, UserError) as error:
         outcome, code = f"failed: {error}", 1
-    print(f"{time.strftime('%F %T')} learner {place.rank} ends: {outcome}", flush=True)
+    print(f"{time.strftime('%F %T')} learner {rank} ends: {outcome}", flush=True)
     sys.exit(code)

@@ -106,7 +106,8 @@ class Leader(Member):
                 if patience.is_at_its_end():
                     raise Failure(f"learners {missing} have not called at {address} for {JOIN_SECONDS:.0f} s")
                 if waited := patience.mention():
-                    self._say(f"waiting for learners {missing}{waited}; they should call at {address}")
+                    start = "to start" if self._processes else f"to call at {address}"
+                    self._say(f"waiting for learners {missing}{waited} {start}")
         finally:
             for line in strangers:
                 line.close()

@@ -57,6 +57,12 @@ def pid_of_learner(training: Training, rank: int) -> int:
     return int(re.findall(r"starts \(pid (\d+)\)", log.read_text())[-1])
 
 
+def told(training: Training) -> str:
+    """Its errors, without a word about a start that takes long on a busy machine."""
+    lines = training.err.splitlines(keepends=True)
+    return "".join(line for line in lines if not line.startswith("waiting for learners"))
+
+
 def assert_saved(training: Training, outcome: str) -> None:
     """The checkpoint, the summary and the last line of metrics agree."""
     summary = read_summary(training.path)
@@ -75,8 +81,10 @@ def test_a_killed_learner_ends_the_others_and_resume_goes_on(trainings: dict[str
     os.kill(pid_of_learner(training, 1), signal.SIGKILL)
     assert training.wait(30) == 1
     training.assert_nothing_left()
-    assert training.err.count("\n") == 1, training.err
-    assert re.match(r"failed: learner 1 is gone \(killed by SIGKILL; its log: .*\); --resume goes on", training.err)
+    assert re.fullmatch(
+        r"failed: learner 1 is gone \(killed by SIGKILL; its log: \S+\); --resume goes on from the last checkpoint\n",
+        told(training),
+    )
     assert_saved(training, "failed")
 
     before = read_summary(training.path)
@@ -122,8 +130,7 @@ def test_a_nan_in_one_learner_stops_all(trainings: dict[str, Training]) -> None:
     training = trainings["broken"]
     assert training.wait(START) == 1
     training.assert_nothing_left()
-    assert re.match(r"failed: .*loss is nan.* after 3 updates, in learner 1", training.err), training.err
-    assert "Traceback" not in training.err
+    assert re.fullmatch(r"failed: loss is nan, .* after 3 updates, in learner 1, .*\n", told(training))
     kept = torch.load(training.path / "broken_batch-learner-001.pt", weights_only=True)
     assert {"batch", "network"} <= kept.keys()
     assert not (training.path / "broken_batch.pt").exists()
@@ -135,18 +142,17 @@ def test_four_learners_whose_actors_are_very_unequal_and_die(tmp_path: Path) -> 
     command = ("faulty:UnequalCatch", "learners=4", "actors.count=5", *ENDLESS)
     with Training(tmp_path / "run", *command) as training:
         training.wait_until(training.metrics, "a line of metrics", 2 * START)
-        for _ in range(6):
+        training.wait_until(lambda: len(actor_pids(training)) == 5, "all actors", START)
+        victims = chance.sample(sorted(actor_pids(training)), 4)
+        for kills, victim in enumerate(victims, 1):
             updates = training.metrics()[-1]["updates"]
-            actors = actor_pids(training)
-            assert len(actors) == 5
-            os.kill(chance.choice(sorted(actors)), signal.SIGKILL)
-            training.wait_until(lambda u=updates: training.metrics()[-1]["updates"] > u, "more updates", START)
-            training.wait_until(lambda: len(actor_pids(training)) == 5, "the actor's next life", START)
+            os.kill(victim, signal.SIGKILL)
+            training.wait_until(lambda n=kills: training.err.count("killed by SIGKILL") == n, "its end", START)
+            training.wait_until(lambda u=updates: training.metrics()[-1]["updates"] > u + 2, "more updates", START)
         training.send(signal.SIGTERM)
         assert training.wait(30) == 130
         training.assert_nothing_left()
         assert_saved(training, "interrupted")
-        assert training.err.count("killed by SIGKILL") == 6
         assert re.search(r"learner [123]: actor 0 failed \(killed by SIGKILL\)", training.err), "learner 0 tells it"
 
 
