@@ -6,6 +6,7 @@ GIF needs nothing but Pillow. MP4 needs PyAV, which brings its own encoder: `pip
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import os
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ LARGEST = 1280  # of a whole grid
 CAPTION = 20  # pixels above a picture
 GAP = 2  # between two
 GIF_FPS = 25  # more is too fast for many viewers
-GIF_COLOURS = 128
+PALETTE_PICTURES = 25  # from which a GIF takes its colours
 HOLD = 1.0  # seconds that the last picture stays
 INK, PAPER, QUIET = (255, 255, 255), (32, 36, 44), (120, 126, 136)
 
@@ -154,40 +155,52 @@ def can_mp4() -> bool:
 
 
 class Gif:
-    """All pictures with one palette, so that only what moves takes room."""
+    """All pictures with one palette, so that only what moves takes room.
+
+    The palette has the colours of the first pictures, and some of all kinds for what comes later.
+    """
 
     def __init__(self, path: Path, fps: float) -> None:
         self._path, self._every = path, max(1, math.ceil(fps / GIF_FPS))
         self._milliseconds = max(20, round(100 * self._every / fps) * 10)  # the format counts in hundredths
-        self._count, self._last = 0, None  # type: int, Image | None
+        self._count = 0
+        self._skipped: Image | None = None
+        self._waiting: list[Image] = []  # in full colour, until the palette is made
         self._pictures: list[Image] = []
+        self._palette: Image | None = None
 
     def __enter__(self) -> Gif:
         return self
 
     def write(self, picture: Image) -> None:
         """Keep every so many, and the last."""
-        self._last = picture
+        self._skipped = picture
         if self._count % self._every == 0:
             self._keep(picture)
         self._count += 1
 
     def _keep(self, picture: Image) -> None:
+        self._skipped = None
+        self._waiting.append(picture)
+        if self._palette or len(self._waiting) == PALETTE_PICTURES:
+            self._reduce()
+
+    def _reduce(self) -> None:
+        """Full colour to the palette's, which takes a third of the memory."""
         from PIL import Image
 
-        self._last = None
-        if not self._pictures:
-            self._pictures.append(picture.quantize(GIF_COLOURS, dither=Image.Dither.NONE))
-        else:
-            self._pictures.append(picture.quantize(palette=self._pictures[0], dither=Image.Dither.NONE))
+        self._palette = palette = self._palette or palette_of(self._waiting)
+        self._pictures += [picture.quantize(palette=palette, dither=Image.Dither.NONE) for picture in self._waiting]
+        self._waiting = []
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is not None or self._count == 0:
             return
-        if self._last is not None:
-            self._keep(self._last)
+        if self._skipped is not None:
+            self._keep(self._skipped)
+        self._reduce()
         first, *rest = self._pictures
         durations = [self._milliseconds] * len(rest) + [round(HOLD * 1000)]
         aside = aside_of(self._path)
@@ -198,6 +211,22 @@ class Gif:
             raise UserError(f"cannot write {self._path}: {problem.strerror or problem}") from None
         finally:
             aside.unlink(missing_ok=True)
+
+
+def palette_of(pictures: list[Image]) -> Image:
+    """128 colours of these pictures and 125 spread over all there are."""
+    from PIL import Image
+
+    width, height = pictures[0].size
+    strip = Image.new("RGB", (width, height * len(pictures)))
+    for index, picture in enumerate(pictures):
+        strip.paste(picture, (0, index * height))
+    own = strip.quantize(256 - 5**3, dither=Image.Dither.NONE).getpalette() or []
+    levels = (0, 64, 128, 191, 255)
+    spread = [level for colour in itertools.product(levels, repeat=3) for level in colour]
+    palette = Image.new("P", (1, 1))
+    palette.putpalette([*own[: 3 * 128], *spread])
+    return palette
 
 
 class Mp4:
