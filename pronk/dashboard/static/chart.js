@@ -52,7 +52,7 @@ export class LineChart {
     this.plot.addEventListener("pointerleave", () => moveCursor(null));
     this.plot.addEventListener("blur", () => moveCursor(null));
     this.plot.addEventListener("keydown", (event) => this.walk(event));
-    new ResizeObserver(() => this.redraw()).observe(this.plot);
+    new ResizeObserver(() => { if (this.plot.clientWidth !== this.width) this.redraw(); }).observe(this.plot);
     parent.append(this.figure);
     charts.add(this);
   }
