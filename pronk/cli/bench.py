@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 
 from pronk.cli.shell import Overrides, Source, app, out
-from pronk.config import load_config
+from pronk.config import load_config, preset_names
 from pronk.dashboard.runs import is_locked, is_run
 from pronk.types import UserError
 
@@ -32,7 +32,7 @@ def bench(
     """
     if not seconds >= 1:
         raise UserError(f"--seconds: {seconds:g} does not fit: at least 1")
-    run = find_run_to_measure(source, overrides)
+    run = run_to_measure(source, overrides)
     config = load_config(run / "config.yaml" if run else source, overrides)
     from pronk.bench import measure
 
@@ -55,11 +55,13 @@ def bench(
     out.print(f"efficiency {figures['efficiency']:.0%} (trained / limit)")
 
 
-def find_run_to_measure(source: str, overrides: list[str] | None) -> Path | None:
+def run_to_measure(source: str, overrides: list[str] | None) -> Path | None:
     """The run that is meant, if it is one."""
-    run = Path(source)
-    if not run.is_dir() or not is_run(run):
+    if source in preset_names() or not (source == "last" or is_run(Path(source))):
         return None
+    from pronk.checkpoint import find_run
+
+    run = find_run(source).path
     if overrides:
         raise UserError(f"{overrides[0]!r}: a run is measured as it is; leave it out, or give {run / 'config.yaml'}")
     if is_locked(run):

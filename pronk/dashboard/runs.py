@@ -20,7 +20,7 @@ from pronk import plain_yaml
 from pronk.dashboard import series
 
 DEEPEST = 3  # folders below the one asked for: runs/sweep/a-1
-SPARKS = 48  # points of the small curve in the table of runs
+SPARKS = 32  # points of the small curve in the table of runs
 OUTCOMES = ("solved", "finished", "interrupted", "failed")
 
 

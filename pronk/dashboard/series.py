@@ -13,7 +13,7 @@ import os
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-READ_WHOLE = 256 * 1024  # bytes: a stretch up to this long is read whole
+READ_WHOLE = 1024  # bytes for each point asked for: a stretch up to this long is read whole
 GLANCE = 4 * 1024  # bytes read at one place; a line of metrics has about 450
 LONGEST_LINE = 1024 * 1024  # bytes; a file without line ends for longer is none of ours
 
@@ -39,14 +39,11 @@ def read(path: Path, points: int, start: int = 0) -> Stretch:
         with open(path, "rb", buffering=0) as file:
             status = os.fstat(file.fileno())
             end = last_line_end(file, start, status.st_size)
-            if end - start <= READ_WHOLE:
-                file.seek(start)
-                lines = parse_all(read_exactly(file, end - start))
-                kept = thinned(lines, points)
-            else:
-                lines = kept = glance(file, points, start, end)
-            sampled = end - start > READ_WHOLE or len(kept) < len(lines)
-            return Stretch(kept, end, status.st_ino, sampled)
+            if end - start > READ_WHOLE * points:
+                return Stretch(glance(file, points, start, end), end, status.st_ino, sampled=True)
+            file.seek(start)
+            lines = parse_all(read_exactly(file, end - start))
+            return Stretch(thinned(lines, points), end, status.st_ino, sampled=len(lines) > points)
     except OSError:
         return NOTHING
 

@@ -156,7 +156,7 @@ def test_a_real_training_advances_on_the_page(driver: Any, tmp_path: Path) -> No
 
 
 WHAT_MOVES = """return [document.body.dataset.steps, document.querySelector('#tiles').innerText,
-  document.querySelector('#speed .line').getAttribute('d'), document.querySelector('#lag .legend').innerText]"""
+  document.querySelector('#speed .plot .line').getAttribute('d')]"""
 
 
 def test_a_resumed_run_is_read_anew(driver: Any, tmp_path: Path) -> None:

@@ -64,7 +64,9 @@ def test_a_real_run_tells_of_its_actors_and_its_lag_and_dies_when_killed(tmp_pat
     path = tmp_path / "run"
     settings = (*SIZES, "actors.count=2", "run.log_every_seconds=0.2", "run.total_steps=1e9", "run.stop_return=null")
     with Training(path, "catch", *settings) as training:
-        training.wait_until(lambda: path.exists() and played(tmp_path), "both actors' rates", 100)
+        training.wait_until(
+            lambda: (path / "logs" / "actors.json").exists() and played(tmp_path), "both actors' rates", 100
+        )
         now = answers.one_run(tmp_path, {"run": ["run"]})
         assert now["state"] == "running"
         assert {one["state"] for one in now["actors"]["actors"]} <= {"playing", "waiting"}

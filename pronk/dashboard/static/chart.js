@@ -52,7 +52,7 @@ export class LineChart {
     this.plot.addEventListener("pointerleave", () => moveCursor(null));
     this.plot.addEventListener("blur", () => moveCursor(null));
     this.plot.addEventListener("keydown", (event) => this.walk(event));
-    new ResizeObserver(() => this.redraw()).observe(this.plot);
+    new ResizeObserver(() => { if (this.plot.clientWidth !== this.width) this.redraw(); }).observe(this.plot);
     parent.append(this.figure);
     charts.add(this);
   }
@@ -119,7 +119,7 @@ export class LineChart {
       this.plot.append(draw("text", { x: MARGIN.left - 7, y: y + 4, "text-anchor": "end" }, this.options.format(value)));
     }
     this.plot.append(draw("line", { class: "axis", x1: MARGIN.left, x2: this.width - MARGIN.right, y1: bottom, y2: bottom }));
-    for (const value of ticks(this.range.left, this.range.right, Math.max(2, this.width / 130))) {
+    for (const value of ticks(this.range.left, this.range.right, Math.max(2, this.width / 95))) {
       const x = this.toX(value);
       this.plot.append(draw("line", { class: "axis", x1: x, x2: x, y1: bottom, y2: bottom + 4 }));
       const anchor = x > this.width - 26 ? "end" : x < MARGIN.left + 12 ? "start" : "middle";

@@ -43,7 +43,6 @@ async function look() {
   fill(byId("choice"), all.runs.map((run) => run.name), () => choices(all.runs));
   fill(byId("settings"), difference, () => table(difference));
   draw();
-  document.body.dataset.ready = "yes";
   return all.runs.some((run) => names.includes(run.name) && run.state === "running") ? 2 : 5;
 }
 live(look);

@@ -147,7 +147,6 @@ async function look() {
   drawHead();
   drawCurves();
   drawParts();
-  document.body.dataset.ready = "yes";
   document.body.dataset.steps = run.latest.env_steps ?? 0;
   return run.state === "running" ? 1 : 4;
 }

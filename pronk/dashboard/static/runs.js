@@ -106,7 +106,6 @@ async function look() {
   if (byId("folder").textContent !== words) byId("folder").textContent = words;
   show();
   count();
-  document.body.dataset.ready = "yes";
   return 2;
 }
 

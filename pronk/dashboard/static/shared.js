@@ -128,6 +128,8 @@ export function live(look) {
     let seconds = 2;
     try {
       seconds = await look();
+      if (!document.body.dataset.ready) performance.mark("ready"); // how long it took, for whoever measures
+      document.body.dataset.ready = "yes";
       pulse.className = "pulse";
       if (pulse.textContent !== "") pulse.textContent = "";
     } catch (error) {
