@@ -99,7 +99,8 @@ class Album(gym.Env):
 
     def _see(self):
         space = self.observation_space
-        return self.np_random.integers(0, 256, space.shape).astype(space.dtype)
+        brightness = self.np_random.integers(1, 256)  # else all noise looks alike
+        return self.np_random.integers(0, brightness + 1, space.shape).astype(space.dtype)
 
 
 class Linear(Network):
@@ -128,7 +129,7 @@ class Ticking(Network):
         outs = []
         for seen, opens in zip(observation.flatten(2), first, strict=True):
             state = state * (~opens).float()[:, None] + 1.0
-            outs.append(self.layer(seen) * torch.sin(state))
+            outs.append(self.layer(seen.float()) * torch.sin(state))
         out = torch.stack(outs)
         return Output(out[..., :-1], out[..., -1], state)
 

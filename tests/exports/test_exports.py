@@ -15,7 +15,7 @@ import numpy as np
 import onnx
 import pytest
 import torch
-from own_parts import VIEWS, Album
+from own_parts import Album, Diary
 from safetensors import safe_open
 
 from pronk.checkpoint import RunDirectory
@@ -60,9 +60,9 @@ def a_run(path: Path, source: str, *overrides: str) -> Config:
     with torch.no_grad():
         for name, weight in learner.network.named_parameters():
             if "head" in name and name.endswith("weight"):
-                weight.mul_(100.0)
-            if name.endswith(("bias", "log_std")):
-                weight.normal_()
+                weight.mul_(1000.0)
+            elif name.endswith(("bias", "log_std")):
+                weight.normal_(std=0.3)
     state = {"learner": learner.state(), "metrics": Metrics(1).state(), "best": (False, 0.0)}
     RunDirectory.create(config, path, "run").save({**state, "config": config.model_dump()}, keep=3, best=True)
     return config
@@ -128,12 +128,13 @@ def acted(folder: Path, moments: list[dict[str, Any]], *programs: Path) -> dict[
     return json.loads(done.stdout)
 
 
-def episode(space: Any, first: bool, reward: bool, count: int = 12) -> list[dict[str, Any]]:
+def episode(env: Any, first: bool, reward: bool, count: int = 12) -> list[dict[str, Any]]:
     """Observations of two episodes as arguments of `act`."""
-    space.seed(5)
+    env.action_space.seed(5)
     moments: list[dict[str, Any]] = []
     for step in range(count):
-        moment: dict[str, Any] = {"observation": space.sample()}
+        answer = env.step(env.action_space.sample()) if step else env.reset(seed=5)
+        moment: dict[str, Any] = {"observation": answer[0]}
         if first:
             moment["first"] = step in (0, 7)
         if reward:
@@ -152,8 +153,7 @@ def test_the_program_beside_it_acts_as_pronk_does(
         for file in (done.file, done.program):
             shutil.copy(file, tmp_path)  # anywhere, but together
         programs.append(tmp_path / done.program.name)
-    space = VIEWS["dict"] if "labels" in case else Album(places=3).observation_space
-    moments = episode(space, first=True, reward=True)
+    moments = episode(Diary("dict") if "labels" in case else Album(places=3), first=True, reward=True)
     player, expected = load(done.file.parents[1], deterministic=True), []
     for moment in moments:
         if moment["first"]:
@@ -169,7 +169,7 @@ def test_a_first_that_is_not_told_changes_what_is_done(tmp_path: Path) -> None:
     run = tmp_path / "run"
     a_run(run, *CASES["own"], "env.kwargs.options=7")
     [program] = [export(run, "torchscript").program]
-    moments = episode(Album().observation_space, first=True, reward=False)
+    moments = episode(Album(options=7), first=True, reward=False)
     told, untold = ([{**moment, "first": moment["first"] and tell} for moment in moments] for tell in (True, False))
     one, other = (next(iter(acted(tmp_path / str(i), m, program).values())) for i, m in enumerate((told, untold)))
     assert one[:7] == other[:7]
