@@ -16,7 +16,7 @@ from pronk.config import Config, validate
 from pronk.envs import make_env
 from pronk.envs.last_inputs import LastInputs
 from pronk.failures import own_failures
-from pronk.networks import make_network
+from pronk.networks import Network, make_network
 from pronk.policy import Policy
 from pronk.seeding import evaluation_seeds
 from pronk.types import EnvSpec, UserError
@@ -142,13 +142,18 @@ def restored_policy(
     config: Config, spec: EnvSpec, state: dict[str, Any], count: int, seed: int, deterministic: bool
 ) -> Policy:
     """A policy with a checkpoint's weights."""
+    return Policy(restored_network(config, spec, state), count, seed, deterministic)
+
+
+def restored_network(config: Config, spec: EnvSpec, state: dict[str, Any]) -> Network:
+    """A network with a checkpoint's weights."""
     network = make_network(spec, config.network)
     try:
         network.load_state_dict(state["learner"]["network"])
     except RuntimeError as error:
         reason = " ".join(str(error).split())
         raise UserError(f"the checkpoint does not fit the network or the environment any more: {reason}") from None
-    return Policy(network, count, seed, deterministic)
+    return network
 
 
 def with_batch_axis(observation: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from typing import Any
@@ -135,6 +136,14 @@ class HangingLoss:
         print("hanging", flush=True)
         while True:
             time.sleep(1.0)
+
+
+class UnequalCatch(CatchVectorEnv):
+    """Catch at a pace that differs between processes by a factor of up to a hundred."""
+
+    def step(self, actions: np.ndarray) -> Any:
+        time.sleep(0.0005 * 10 ** (os.getpid() % 3))
+        return super().step(actions)
 
 
 def in_the_evaluator() -> bool:

@@ -9,7 +9,7 @@ import own_parts
 import pytest
 
 import pronk.cli
-from pronk.checkpoint import load_checkpoint
+from pronk.checkpoint import RunDirectory, load_checkpoint
 from pronk.config import load_config, preset_names
 from pronk.training import train
 from pronk.types import UserError
@@ -49,7 +49,7 @@ def test_help_teaches_without_loading_torch(tmp_path):
 import contextlib, io, json, sys
 from pronk.cli import main
 texts = {}
-for command in ["", "train", "eval", "bench", "show", "presets"]:
+for command in ["", "train", "eval", "watch", "runs", "plot", "dashboard", "bench", "show", "presets"]:
     sys.argv = ["pronk", *filter(None, [command]), "--help"]
     with contextlib.redirect_stdout(io.StringIO()) as text, contextlib.suppress(SystemExit):
         main()
@@ -59,16 +59,20 @@ for rest in (["presets"], ["show", "catch"], ["--version"]):
     with contextlib.redirect_stdout(io.StringIO()) as text, contextlib.suppress(SystemExit):
         main()
     texts[rest[0] + " itself"] = text.getvalue()
-print(json.dumps([texts, [name for name in ("torch", "gymnasium") if name in sys.modules]]))
+print(json.dumps([texts, [name for name in ("torch", "gymnasium", "matplotlib", "PIL") if name in sys.modules]]))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=SECONDS)
     texts, loaded = json.loads(done.stdout)
     assert loaded == []
     teaches = {
-        "": ["pronk train cartpole", "pronk eval last", "train", "eval", "bench", "show", "presets"],
+        "": ["pronk train cartpole", "pronk eval last", "train", "eval", "dashboard", "bench", "show", "presets"],
         "train": ["pronk train cartpole", "run.total_steps=", "--run-dir", "--resume", "--seed", "--quiet", "Ctrl-C"],
+        "watch": ["last", "--video", "--episodes", ".gif", ".mp4", "--deterministic", "--best", "--fps"],
+        "runs": ["newest first", "--json", "killed", "DIR"],
+        "plot": ["RUN...", "--out", ".svg", "--x", "steps, frames or time", "--only", "--smooth", "seed", "--title"],
         "eval": ["last", "--episodes", "--json", "--deterministic", "--best"],
-        "bench": ["--json", "--seconds", "limit"],
+        "dashboard": ["web page", "--port", "--open", "ssh", "Ctrl-C"],
+        "bench": ["--json", "--seconds", "limit", "run directory", "pronk dashboard"],
         "show": ["YAML", "SECTION.KEY=VALUE"],
         "presets": ["presets"],
         "presets itself": preset_names(),
@@ -183,6 +187,16 @@ def test_an_evaluation_that_cannot_start_is_explained_in_one_line(cli, tmp_path,
 @pytest.mark.parametrize("seconds", [0, -1])
 def test_a_measurement_takes_time(cli, seconds):
     assert_mistake(cli("bench", "catch", *SHORT, "--seconds", seconds), "--seconds", str(seconds))
+
+
+def test_a_run_is_measured_as_it_is_and_keeps_the_figures(cli):
+    train(load_config("catch", SHORT), run_dir="runs/mine")
+    assert_mistake(cli("bench", "runs/mine", "run.seed=2"), "run.seed=2", "runs/mine/config.yaml")
+    with RunDirectory(Path("runs/mine")).locked():
+        assert_mistake(cli("bench", "runs/mine"), "runs/mine", "being trained")
+    code, out, _ = cli("bench", "last", "--json", "--seconds", "1")
+    assert code == 0
+    assert json.loads(Path("runs/mine/bench.json").read_text()) == json.loads(out)
 
 
 @pytest.mark.parametrize(

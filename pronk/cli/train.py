@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import shlex
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.text import Text
@@ -14,6 +14,9 @@ from pronk.cli.shell import Overrides, Source, app, out, warn
 from pronk.config import load_config
 from pronk.interrupts import INTERRUPTED
 from pronk.types import UserError
+
+if TYPE_CHECKING:
+    from pronk.learners import Place
 
 
 class Task(enum.StrEnum):
@@ -56,9 +59,11 @@ def train(
 
     `pronk train cartpole` solves CartPole in seconds. Any preset, YAML file or Gymnasium id can be changed on the spot:
     `pronk train Acrobot-v1 run.total_steps=500000 optimiser.learning_rate=3e-4`; `pronk show cartpole` lists every key.
+    `learners.count=2` trains with two learners that act as one.
     Ctrl-C writes a checkpoint and ends; `pronk train RUN --resume` goes on from it.
     """
     from pronk.checkpoint import find_run, plain_name
+    from pronk.learners import find_place, place_in
     from pronk.sinks.console import Display, PlainLines
 
     changes = [*(overrides or []), *([f"run.seed={seed}"] if seed is not None else [])]
@@ -68,11 +73,13 @@ def train(
         changes.append("evaluation.enabled=true")
     title = plain_name(Path(source).name)
     if resume:
+        follow_if_further(place_in(changes))  # before looking for the run, which learner 0 alone may have
         run = find_run(str(run_dir or source))
         run_dir, title = run.path, run.path.name
         config = load_config(run.config, changes)  # its own configuration counts, with the changes on top
     else:
         config = load_config(source, changes)
+        follow_if_further(find_place(config.learners))
     display: Display | PlainLines | None = None
     if not quiet and out.is_terminal:
         display = Display(title, config.run.total_steps, config.run.stop_return, out)
@@ -91,6 +98,19 @@ def train(
     if not quiet:
         show_summary(summary)
     raise typer.Exit(code)
+
+
+def follow_if_further(place: Place) -> None:
+    """All that a further learner does. Learner 0 is the one to watch."""
+    if place.rank == 0:
+        return
+    from pronk.training import TrainingInterrupted, follow
+
+    try:
+        follow(place, warn)
+    except TrainingInterrupted:
+        raise typer.Exit(INTERRUPTED) from None
+    raise typer.Exit
 
 
 def evaluate_newest(source: str, changes: list[str], run_dir: Path | None) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from pronk import child
 from pronk.launch.base import ActorFailed, Play, Watch
+from pronk.launch.board import ActorState, Board, State
 from pronk.transport import LearnerPort
 from pronk.transport.shared_memory import SharedMemoryTransport
 
@@ -68,6 +69,7 @@ class LocalLauncher:
         self._play, self._settings, self._transport = play, play.config.actors, transport
         self._workers = [Worker(index) for index in range(play.config.actors.count)]
         self._watched = 0.0
+        self._board = Board(play)
 
     def __enter__(self) -> LocalLauncher:
         return self
@@ -85,6 +87,7 @@ class LocalLauncher:
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     worker.process.wait(max(0.0, deadline - time.monotonic()))
                 self._bury(worker)
+        self._board.end()
 
     def watch(self) -> None:
         """Look after every worker, but not more often than is worth it."""
@@ -100,6 +103,19 @@ class LocalLauncher:
                 self._died(worker)
             elif self._transport.silent_seconds(worker.index) > self._settings.timeout_seconds:
                 self._hangs(worker)
+        self._board.show(lambda: [self._seen(worker) for worker in self._workers])
+
+    def _seen(self, worker: Worker) -> ActorState:
+        port, slots = self._transport, self._settings.slots
+        unrolls, filled = port.delivered(worker.index), port.filled(worker.index)
+        state: State = "waiting" if filled == slots else "playing"
+        if worker.process is None:
+            state = "restarting"
+        elif unrolls == worker.delivered_at_start:
+            state = "starting"
+        pid = worker.process.pid if worker.process is not None else None
+        silent = round(port.silent_seconds(worker.index), 1)
+        return ActorState(worker.index, state, unrolls, filled, slots, worker.lives, pid, silent)
 
     def log_of(self, worker: Worker) -> Path:
         """logs/actor-000.log."""

@@ -128,6 +128,10 @@ class SharedMemoryTransport:
         """Unrolls this actor has sent, over all its lives."""
         return self._channels[actor].delivered
 
+    def filled(self, actor: int) -> int:
+        """How many of this actor's slots wait to be learnt from."""
+        return len(self._channels[actor].busy)
+
     def silent_seconds(self, actor: int) -> float:
         """How long this actor has sent nothing although it has a free slot."""
         self._receive(0.0)
