@@ -49,7 +49,7 @@ def test_help_teaches_without_loading_torch(tmp_path):
 import contextlib, io, json, sys
 from pronk.cli import main
 texts = {}
-for command in ["", "train", "eval", "watch", "runs", "plot", "dashboard", "bench", "show", "presets"]:
+for command in ["", "train", "eval", "watch", "runs", "plot", "dashboard", "bench", "show", "presets", "convert"]:
     sys.argv = ["pronk", *filter(None, [command]), "--help"]
     with contextlib.redirect_stdout(io.StringIO()) as text, contextlib.suppress(SystemExit):
         main()
@@ -66,7 +66,9 @@ print(json.dumps([texts, [name for name in ("torch", "gymnasium", "matplotlib", 
     assert loaded == []
     teaches = {
         "": ["pronk train cartpole", "pronk eval last", "train", "eval", "dashboard", "bench", "show", "presets"],
-        "train": ["pronk train cartpole", "run.total_steps=", "--run-dir", "--resume", "--seed", "--quiet", "Ctrl-C"],
+        "train": ["pronk train cartpole", "run.total_steps=", "--run-dir", "--resume", "--seed", "--quiet", "Ctrl-C"]
+        + ["--evaluate", "train_with_evaluate"],
+        "convert": ["XingTian", "--out", "pronk train mine.yaml"],
         "watch": ["last", "--video", "--episodes", ".gif", ".mp4", "--deterministic", "--best", "--fps"],
         "runs": ["newest first", "--json", "killed", "DIR"],
         "plot": ["RUN...", "--out", ".svg", "--x", "steps, frames or time", "--only", "--smooth", "seed", "--title"],
