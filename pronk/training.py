@@ -39,6 +39,7 @@ from pronk.optimisers import scheduled_rate
 from pronk.sinks import Sink
 from pronk.sinks.jsonl import JsonLines
 from pronk.sinks.tensorboard import TensorBoard
+from pronk.transport.security import check_gateway
 from pronk.types import Failure, UserError, leaves, map_unroll
 
 Say = Callable[[str], None]
@@ -81,6 +82,7 @@ def train(
         RunDirectory.refuse_used(Path(run_dir))
     learner = learner_for(config)  # before anything is written: most mistakes in a configuration show here
     refuse_more_than_memory(config, learner)
+    check_gateway(config.transport)
     if resume:
         run = RunDirectory.open(Path(str(run_dir)))
     else:
@@ -169,7 +171,7 @@ class Training:
                 port.publish(learner.parameters())
                 metrics.record(batch.arrays, report, learner.version - 1, batch.fresh)
                 if metrics.seconds_since_line() >= config.run.log_every_seconds:
-                    metrics.queue = port.waiting / (config.actors.slots * config.actors.count)  # type: ignore[operator]
+                    metrics.queue = port.waiting / max(1, port.room)
                     self._report()
                     watch()
                 if time.monotonic() - self._saved_at >= config.checkpoint.every_seconds:

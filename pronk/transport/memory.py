@@ -55,13 +55,18 @@ class ParameterExchange:
         self._flips[0] = flips
 
     def read(self) -> Parameters:
-        """The newest, copied into this process."""
+        """The newest, copied into this process. The same object while nothing newer was written."""
         while (flips := int(self._flips[0])) != self._read_flips:
             self._latest.block[:] = self._halves[flips % 2]
             self._latest = Parameters(int(self._versions[flips % 2]), self._latest.block)
             self._read_flips = flips
             fence()
         return self._latest
+
+    @property
+    def version(self) -> int:
+        """Of the newest."""
+        return int(self._versions[int(self._flips[0]) % 2])
 
 
 _fence = threading.Lock()
