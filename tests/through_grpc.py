@@ -16,7 +16,7 @@ import grpc
 import numpy as np
 
 from pronk.layout import UnrollLayout
-from pronk.transport.frames import METHOD, PROTOCOL, TOKEN, Kind, pack_talk, unpack
+from pronk.transport.frames import METHOD, PROTOCOL, TOKEN, Kind, pack, pack_talk
 from pronk.transport.gateway import Gateway, Rules
 from pronk.transport.grpc_actor import Connection, GrpcActorPort
 from pronk.transport.notes import Notes
@@ -82,7 +82,7 @@ def gateway(layout: UnrollLayout = LAYOUT, slots: int = 2, nbytes: int = NBYTES,
             "life": 0,
             "welcome": {"compression": "none", "learner": "test"},
             "parameters_dtype": "float32",
-            "timeout_seconds": 60.0,
+            "timeout_seconds": 600.0,
             "keepalive_seconds": 8.0,
             "shown": Pass(),
             "inner_token": "inner",
@@ -147,7 +147,7 @@ def make_certificate(folder: Path, name: str = "learner", signed_by: Certificate
     return made
 
 
-def talk_raw(served: Served, messages: list[bytes], token: str | None = None, wait: bool = True) -> tuple[Any, str]:
+def talk_raw(served: Served, messages: list[bytes], token: str | None = None) -> tuple[Any, str]:
     """Send these messages as they are; the status and the reason that come back."""
     channel = grpc.insecure_channel(served.address, [("grpc.max_send_message_length", -1)])
     try:
@@ -172,4 +172,11 @@ def ready(layout: UnrollLayout = LAYOUT) -> bytes:
     return pack_talk(Kind.READY, {"layout": layout.digest})
 
 
-__all__ = ["Connection", "unpack"]
+def unroll_message(number: int = 0, **spoilt: Any) -> bytes:
+    """An honest unroll, but for what is given."""
+    block = bytearray(LAYOUT.nbytes)
+    unroll = LAYOUT.view(block)
+    honest(unroll)
+    for name, value in spoilt.items():
+        getattr(unroll, name)[...] = value
+    return pack(Kind.UNROLL, block, number)

@@ -49,8 +49,7 @@ def actor(
 
     if give_up_after is not None and not give_up_after > 0:
         raise UserError(f"--give-up-after: {give_up_after:g} does not fit: more than 0 seconds")
-    paths = [str(path) if path is not None else None for path in (token_file, ca, cert, key)]
-    shown = actor_pass(address, *paths, insecure=insecure, server_name=server_name)
+    shown = actor_pass(address, token_file, ca, cert, key, insecure, server_name)
     from pronk.launch.joining import Joining
 
     board = Board(quiet)

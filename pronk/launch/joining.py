@@ -86,7 +86,7 @@ class Joining:
                         connection = following
                         ports[0].attach(connection)
         except BaseException as error:
-            connection.close(f"{type(error).__name__}: {(str(error).splitlines() or [''])[-1]}")
+            connection.close((str(error).splitlines() or [type(error).__name__])[-1])
             raise
 
     def _play_on(self, actor: Actor, config: Config) -> None:

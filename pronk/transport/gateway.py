@@ -176,7 +176,12 @@ class Gateway:
             return self._free.pop()
         place: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._queue.append(place)
-        return await place
+        try:
+            return await place
+        except asyncio.CancelledError:
+            if place.done() and not place.cancelled():  # it came too late
+                self.give_back(place.result())
+            raise
 
     def give_back(self, slot: int) -> None:
         """A slot that nothing was sent in, or that the learner is done with."""
@@ -206,7 +211,7 @@ class Gateway:
                 continue
             self.give_back(slot)
             owner = self._owners.pop(slot, None)
-            if owner is not None:
+            if owner in self._sessions:  # not if it has left meanwhile
                 owner.grant()
 
 

@@ -246,7 +246,7 @@ def in_plain_words(details: str) -> str:
                 return meaning
     for sign, meaning in {
         "Connection refused": "nobody listens there",
-        "Socket closed": "it was closed",
+        "Socket closed": "it hung up at once (does the learner want TLS? --ca)",
         "Domain name not found": "there is no host of that name",
     }.items():
         if sign in details:

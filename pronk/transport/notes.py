@@ -15,6 +15,7 @@ class Notes:
     def __init__(self, put: Callable[[str], None]) -> None:
         self._put = put
         self._seen: dict[tuple[str, str], int] = {}
+        self._first: dict[tuple[str, str], str] = {}
 
     def write(self, line: str) -> None:
         """One line."""
@@ -27,10 +28,11 @@ class Notes:
             key = "others", "other reasons"
         self._seen[key] = self._seen.get(key, 0) + 1
         if self._seen[key] == 1:
-            self.write(f"refused {who or peer}: {reason}")
+            self._first[key] = f"refused {who or peer}: {reason}"
+            self.write(self._first[key])
 
     def close(self) -> None:
         """How often each was seen."""
-        for (peer, reason), count in self._seen.items():
+        for key, count in self._seen.items():
             if count > 1:
-                self.write(f"refused {peer} {count:,} times: {reason}")
+                self.write(f"{self._first[key]} ({count:,} times in all)")

@@ -69,10 +69,10 @@ def learner_pass(config: TransportConfig) -> tuple[Pass, list[str]]:
 
 def actor_pass(
     address: str,
-    token_file: str | None = None,
-    ca: str | None = None,
-    certificate: str | None = None,
-    private_key: str | None = None,
+    token_file: Path | None = None,
+    ca: Path | None = None,
+    certificate: Path | None = None,
+    private_key: Path | None = None,
     insecure: bool = False,
     server_name: str | None = None,
 ) -> Pass:
@@ -102,7 +102,7 @@ def same_token(shown: Any, wanted: str) -> bool:
     return hmac.compare_digest(shown, wanted.encode())
 
 
-def read_token(path: str | None, key: str) -> str | None:
+def read_token(path: str | Path | None, key: str) -> str | None:
     """From the file, else from the environment; None where there is neither."""
     content = read_file(path, key)
     token = content.decode(errors="replace").strip() if content is not None else os.environ.get(TOKEN_VARIABLE, "")
@@ -114,7 +114,7 @@ def read_token(path: str | None, key: str) -> str | None:
     return token or None
 
 
-def read_file(path: str | None, key: str) -> bytes | None:
+def read_file(path: str | Path | None, key: str) -> bytes | None:
     """The content of a small file that the user named."""
     if path is None:
         return None
