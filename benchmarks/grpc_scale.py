@@ -159,7 +159,7 @@ def show(options: argparse.Namespace, layout: UnrollLayout, figures: dict[str, A
     allowed = options.actors * (slots + 1) * megabytes
     rate, wrong = figures["rate"], figures["wrong"]
     print(
-        f"{options.actors} actors x {options.envs} environments, {available_cores()} cores, {megabytes:.2f} MB an unroll"
+        f"{options.actors} actors x {options.envs} environments, each unroll {megabytes:.2f} MB, {available_cores()} cores"
     )
     print(f"all had sent one after {figures['joined']:.1f} s; each sent {figures['least']} to {figures['most']}")
     print(f"lost, doubled or out of order: {len(wrong)}; refused: {log.count('refused')}")

@@ -123,7 +123,7 @@ class Session:
     async def _read(self) -> Frame:
         message = await self._context.read()
         if message is grpc.aio.EOF:
-            raise Left("it ended without a word; gRPC cuts off one that sends a message over the size of an unroll")
+            raise Left("it ended without a word: killed, or cut off for a message larger than an unroll")
         frame = unpack(message)
         if frame.kind is not Kind.UNROLL and len(message) > LARGEST_TALK:
             raise BadFrame(f"{frame.kind.name} of {len(message):,} bytes")
