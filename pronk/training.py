@@ -59,6 +59,7 @@ from pronk.sinks.jsonl import JsonLines
 from pronk.sinks.lag import LagHistogram
 from pronk.sinks.outside import Facts, check_sinks, outside_sinks
 from pronk.sinks.tensorboard import TensorBoard
+from pronk.transport.security import check_gateway
 from pronk.types import Failure, UserError
 from pronk.watching import film_final
 
@@ -106,6 +107,7 @@ def train(
     check_sinks(config.run.sinks)
     learner = learner_for(part, place)  # before anything is written: most mistakes in a configuration show here
     refuse_more_than_memory(part, learner, place.count_here)
+    check_gateway(part.transport)
     with leading(place, config.loss.reduction, say) as group:
         if resume:
             run = RunDirectory.open(Path(str(run_dir)))
@@ -253,7 +255,7 @@ class Training:
                 port.publish(learner.parameters())
                 metrics.record(whole.experience, report)
                 if metrics.seconds_since_line() >= config.run.log_every_seconds:
-                    metrics.queue = port.waiting / (config.actors.slots * config.actors.count)  # type: ignore[operator]
+                    metrics.queue = port.waiting / max(1, port.room)
                     self._report()
                     watch()
                 overdue = time.monotonic() - self._saved_at >= config.checkpoint.every_seconds
