@@ -66,8 +66,10 @@ print(json.dumps([texts, [name for name in ("torch", "gymnasium", "matplotlib", 
     assert loaded == []
     teaches = {
         "": ["pronk train cartpole", "pronk eval last", "train", "eval", "dashboard", "bench", "show", "presets"],
-        "train": ["pronk train cartpole", "run.total_steps=", "--run-dir", "--resume", "--seed", "--quiet", "Ctrl-C"]
-        + ["--evaluate", "train_with_evaluate"],
+        "train": [
+            *("pronk train cartpole", "run.total_steps=", "--run-dir", "--resume", "--seed", "--quiet", "Ctrl-C"),
+            *("--evaluate", "train_with_evaluate"),
+        ],
         "convert": ["XingTian", "--out", "pronk train mine.yaml"],
         "watch": ["last", "--video", "--episodes", ".gif", ".mp4", "--deterministic", "--best", "--fps"],
         "runs": ["newest first", "--json", "killed", "DIR"],
