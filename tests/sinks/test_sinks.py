@@ -141,7 +141,7 @@ def test_evaluations_are_shown_and_kept_beside_the_metrics(tmp_path: Path) -> No
         sink.evaluated(EVALUATION | {"best": False, "mean": math.inf, "std": None})
     shown = console.export_text()
     assert told in shown
-    assert "inf +- nan over 20 episodes, at 120,000 steps\n" in shown.replace(" \n", "\n")
+    assert shown.rstrip().endswith("inf +- nan over 20 episodes, at 120,000 steps")
     file = io.StringIO()
     with PlainLines("catch", 2000, Console(file=file, width=40)) as sink:
         sink.evaluated(EVALUATION)
