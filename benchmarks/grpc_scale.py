@@ -158,10 +158,8 @@ def show(options: argparse.Namespace, layout: UnrollLayout, figures: dict[str, A
     slots = 2
     allowed = options.actors * (slots + 1) * megabytes
     rate, wrong = figures["rate"], figures["wrong"]
-    print(
-        f"{options.actors} actors x {options.envs} environments, each unroll {megabytes:.2f} MB, "
-        f"{available_cores()} cores"
-    )
+    print(f"{options.actors} actors x {options.envs} environments, {available_cores()} cores")
+    print(f"an unroll of {steps} steps has {megabytes:.2f} MB")
     print(f"all had sent one after {figures['joined']:.1f} s; each sent {figures['least']} to {figures['most']}")
     print(f"lost, doubled or out of order: {len(wrong)}; refused: {log.count('refused')}")
     print(f"ingest: {rate:,.0f} unrolls/s = {rate * megabytes:,.0f} MB/s = {rate * steps:,.0f} steps/s")

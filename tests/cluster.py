@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from processes import TESTS, Training, wait_until
 from through_grpc import Certificate
@@ -24,9 +25,9 @@ SMALL = (
 class Learner(Training):
     """`pronk learner`, listening on a free port of this machine."""
 
-    def __init__(self, path: Path, *arguments: str, address: str = "127.0.0.1:0", **environment: str) -> None:
+    def __init__(self, path: Path, *arguments: str, address: str = "127.0.0.1:0", **more: Any) -> None:
         arguments = (*arguments, f"transport.address={address}", "run.log_every_seconds=0.2")
-        super().__init__(path, *arguments, command="learner", **environment)
+        super().__init__(path, *arguments, command="learner", **more)
 
     def wait_until_it_listens(self) -> str:
         """The address."""
@@ -54,11 +55,13 @@ class Learner(Training):
 class Actor:
     """`pronk actor`; leaving the block ends it."""
 
-    def __init__(self, output: Path, address: str, *arguments: str, **environment: str) -> None:
+    def __init__(
+        self, output: Path, address: str, *arguments: str, within: tuple[str, ...] = (), **environment: str
+    ) -> None:
         self._output = output
         with open(output, "wb") as out:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "pronk", "actor", address, *arguments],
+                [*within, sys.executable, "-m", "pronk", "actor", address, *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,

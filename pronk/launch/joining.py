@@ -11,10 +11,9 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pronk import plain_yaml
-from pronk.actor import Actor, make_actor
 from pronk.config import Config, validate
 from pronk.failures import own_failures
 from pronk.layout import UnrollLayout
@@ -22,6 +21,9 @@ from pronk.transport import Closed
 from pronk.transport.grpc_actor import Connection, GrpcActorPort, Lost
 from pronk.transport.security import Pass
 from pronk.types import Failure, UserError
+
+if TYPE_CHECKING:
+    from pronk.actor import Actor
 
 FIRST_PAUSE, LAST_PAUSE = 0.5, 30.0  # seconds between attempts; a random half of it is left out
 STEADY_SECONDS = 10.0  # a connection that lasted so long was a good one
@@ -55,6 +57,8 @@ class Joining:
     def _play(self, connection: Connection) -> Connection | None:
         """For one learner, from its welcome to its end; gives the connection to the next learner, if it has another."""
         import torch
+
+        from pronk.actor import make_actor
 
         welcome = connection.welcome
         config = validate(plain_yaml.parse(welcome["config"]), f"the configuration from {self.address}")
