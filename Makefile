@@ -6,7 +6,7 @@ BIN    := .venv/bin
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help install browser train test test-slow lint bench clean
+.PHONY: help install browser train test test-slow lint bench docs clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -47,6 +47,9 @@ lint: install  ## ruff and mypy
 
 bench: install  ## how fast this machine trains, against its own limit
 	$(BIN)/pronk bench cartpole
+
+docs: install  ## the pages of docs/commands, from each command's --help
+	$(BIN)/python docs/make_commands.py
 
 clean:  ## remove .venv and caches (runs/ stays)
 	rm -rf .venv build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -96,7 +96,8 @@ def make_actor(
     The same in every process and for every transport: both sides compute the layout from the configuration.
     """
     assert isinstance(config.actors.envs, int), "resolved"
-    policy_seed, env_seeds = actor_seeds(config.run.seed, index, life, generation, config.actors.envs)
+    rank = config.learners.rank or 0
+    policy_seed, env_seeds = actor_seeds(config.run.seed, index, life, generation, config.actors.envs, rank)
     env = make_env(config, config.actors.envs)
     try:
         network = make_network(env.spec, config.network)

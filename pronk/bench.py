@@ -56,7 +56,7 @@ def measure_alone(config: Config, seconds: float) -> dict[str, float]:
         port.publish(learner.parameters())
         actor = Actor(env, policy, port, list(range(count)))
         port.while_waiting = actor.advance
-        batch = Batcher(port, specs, config.learner.batch_size, torch.device("cpu")).next()
+        batch = Batcher(port, specs, config.columns, torch.device("cpu")).next()
         seen = env.reset(list(range(count)))
         observation = map_tree(np.array, seen.observation)
         action, _ = policy.act(observation, seen.first)
@@ -70,9 +70,7 @@ def measure_alone(config: Config, seconds: float) -> dict[str, float]:
         return {
             "env": rate(step, count, seconds),
             "inference": rate(lambda: policy.act(observation, seen.first), count, seconds),
-            "learner": rate(
-                lambda: learner.step(batch.tensors, 1e-9, lambda: None), length * config.learner.batch_size, seconds
-            ),
+            "learner": rate(lambda: learner.step(batch.tensors, 1e-9, lambda: None), length * config.columns, seconds),
         }
     finally:
         env.close()

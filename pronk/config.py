@@ -20,7 +20,9 @@ from pronk.knobs import (
     ActorsConfig,
     CheckpointConfig,
     EnvConfig,
+    EvaluationConfig,
     LearnerConfig,
+    LearnersConfig,
     LossConfig,
     NetworkConfig,
     OptimiserConfig,
@@ -31,6 +33,7 @@ from pronk.knobs import (
 from pronk.types import UserError
 
 PRESETS = Path(__file__).parent / "presets"
+FOREIGN_KEYS = {"alg_para", "env_para", "agent_para", "model_para"}  # of XingTian's files; see xingtian.py
 
 
 class Config(Section):
@@ -43,36 +46,54 @@ class Config(Section):
     optimiser: OptimiserConfig = OptimiserConfig()
     actors: ActorsConfig = ActorsConfig()
     learner: LearnerConfig = LearnerConfig()
+    learners: LearnersConfig = LearnersConfig()
     transport: TransportConfig = TransportConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()
     run: RunConfig = RunConfig()
 
     @model_validator(mode="after")
     def _fits_together(self) -> Config:
         if self.network.separate_value is True and self.network.core != "none":
             raise ValueError("network.separate_value=true needs network.core=none: the two would need a state each")
-        envs, batch = self.actors.envs, self.learner.batch_size
-        if envs != "auto" and envs % batch and batch % envs:
+        envs, batch, learners = self.actors.envs, self.columns, self.learners.count
+        if batch == 0 or (learners != "auto" and self.learner.batch_size % learners):
             raise ValueError(
-                f"learner.batch_size ({batch}) must be a multiple or a divisor of actors.envs ({envs}): "
-                f"try learner.batch_size={envs}"
+                f"learner.batch_size ({self.learner.batch_size}) must be a multiple of learners.count ({learners}): "
+                f"try learner.batch_size={(batch + 1) * learners}"
+            )
+        if envs != "auto" and envs % batch and batch % envs:
+            part = f"learner.batch_size ({batch})"
+            if learners not in ("auto", 1):
+                part = f"learner.batch_size / learners.count ({batch})"
+            raise ValueError(
+                f"{part} must be a multiple or a divisor of actors.envs ({envs}): "
+                f"try learner.batch_size={envs if learners == 'auto' else envs * learners}"
             )
         return self
+
+    @property
+    def columns(self) -> int:
+        """Of one learner's batch."""
+        return self.learner.batch_size // (1 if self.learners.count == "auto" else self.learners.count)
 
     def resolved(self) -> Config:
         """The configuration with every `auto` replaced by this machine's value (the device stays `auto`)."""
         count = self.actors.count
         if count == "auto":
             count = 1 if self.transport.name == "local" else available_cores()
-        envs, batch = self.actors.envs, self.learner.batch_size
+        envs, batch = self.actors.envs, self.columns
         if envs == "auto":
             envs = 16 if batch % 16 == 0 or 16 % batch == 0 else batch
         threads = self.learner.threads
         if threads == "auto":
             threads = max(1, available_cores() - count) if self.transport.name != "local" else 1
+        one_process = (
+            self.transport.name == "local" and self.learners.count in ("auto", 1) and not self.evaluation.enabled
+        )
         for key, name in [("env", self.env.id), ("network", self.network.name), ("loss", self.loss.name)]:
-            if name.startswith("__main__:") and self.transport.name != "local":
-                raise UserError(f"{key}: an actor process cannot import the script; put {name} in a module of its own")
+            if name.startswith("__main__:") and not one_process:
+                raise UserError(f"{key}: another process cannot import the script; put {name} in a module of its own")
         needed, room = batch // envs, count * self.actors.slots
         if self.transport.name != "local" and needed > room:
             raise UserError(
@@ -140,12 +161,18 @@ def validate(tree: dict[str, Any], source: str = "the configuration") -> Config:
         raise UserError(f"{source}: {explain_validation_error(error, Config)}") from None
 
 
-def read_source(source: str) -> dict[str, Any]:
-    """The plain data of a preset, a YAML file, or the defaults for a Gymnasium id."""
-    if source in preset_names():
-        return read_yaml(PRESETS / f"{source}.yaml")
-    if source.endswith((".yaml", ".yml")):
-        return read_yaml(Path(source))
+def read_source(source: str, heirs: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The plain data of a preset, a YAML file, or the defaults for a Gymnasium id. `base: NAME` in a file builds on
+    another one; `heirs` are those that build on this one."""
+    if source in heirs:
+        raise UserError(f"base: {' -> '.join([*heirs, source])} leads back to itself")
+    if source in preset_names() or source.endswith((".yaml", ".yml")):
+        tree = read_yaml(PRESETS / f"{source}.yaml" if source in preset_names() else Path(source))
+        if FOREIGN_KEYS & tree.keys():
+            raise UserError(f"{source} is a XingTian file; make it a Pronk one: pronk convert {source} --out mine.yaml")
+        if "base" not in tree:
+            return tree
+        return merged(read_source(str(tree.pop("base")), (*heirs, source)), tree)
     if re.search(r"-v\d+$", source) or ":" in source:
         return {"env": {"id": source}}
     if source and Path(source).is_dir():
@@ -173,8 +200,17 @@ def read_yaml(path: Path) -> dict[str, Any]:
     return tree
 
 
+def merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """`base` with `changes` on top, section by section."""
+    both = {key for key in changes if isinstance(changes[key], dict) and isinstance(base.get(key), dict)}
+    return {**base, **changes, **{key: merged(base[key], changes[key]) for key in both}}
+
+
 # What `section=value` means: `transport=local` is short for `transport.name=local`.
-SHORTHAND = {"env": "id", "network": "name", "loss": "name", "optimiser": "name", "transport": "name"}
+SHORTHAND = {
+    **dict.fromkeys(["network", "loss", "optimiser", "transport"], "name"),
+    **{"env": "id", "learners": "count", "evaluation": "enabled"},
+}
 
 
 def assign(tree: dict[str, Any], path: str, value: Any) -> None:

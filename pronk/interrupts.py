@@ -6,7 +6,7 @@ import contextlib
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
@@ -24,6 +24,8 @@ class Interrupts:
     def __init__(self) -> None:
         self._requested = self._at_once = False
         self._before: dict[int, Any] = {}
+        self.look: Callable[[], None] = lambda: None
+        """Also called by `check`: raises an `Interrupted` of its own when somebody else asks for the end."""
 
     def __enter__(self) -> Interrupts:
         if threading.current_thread() is threading.main_thread():  # elsewhere Python allows no handlers
@@ -39,6 +41,12 @@ class Interrupts:
         """Raise `Interrupted` if a signal came."""
         if self._requested:
             raise Interrupted
+        self.look()
+
+    @property
+    def requested(self) -> bool:
+        """Whether a signal came."""
+        return self._requested
 
     @contextlib.contextmanager
     def at_once(self) -> Iterator[None]:

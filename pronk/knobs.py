@@ -23,6 +23,11 @@ def plain_data(value: Any) -> Any:
     raise ValueError(f"{value!r} is a {type(value).__name__}; only numbers, strings, lists and dicts reach an actor")
 
 
+def as_list(value: Any) -> Any:
+    """One name is a list of one."""
+    return [value] if isinstance(value, str) else value
+
+
 Kwargs = Annotated[dict[str, Any], BeforeValidator(plain_data)]
 Positive = Annotated[int, Field(gt=0)]
 PositiveFloat = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -96,6 +101,9 @@ class NetworkConfig(Section):
     torso: Literal["mlp", "shallow", "nature", "deep", "opt_cnn", "compact", "small"] = "mlp"
     """`mlp` for vectors. For images: `shallow` and `deep` of the paper, `nature` of DQN, `opt_cnn` of XingTian,
     `compact` for 42x42 frames, `small` for grids of a few cells (MinAtar, MiniGrid)."""
+    standardise: bool = False
+    """Shift and scale every picture to mean 0 and deviation 1. Frames are mostly one background; without it, a ball of
+    a few pixels hardly shows in the sums, and Pong takes several times as long."""
     hidden: list[Positive] = [64, 64]
     """Widths of the MLP's layers."""
     activation: Literal["relu", "tanh"] = "tanh"
@@ -174,7 +182,7 @@ class ActorsConfig(Section):
     """Who plays."""
 
     count: Annotated[int, Field(gt=0, le=10_000)] | Auto = "auto"
-    """Processes. `auto`: one per core."""
+    """Processes, of all learners together; every learner has at least one. `auto`: one per core."""
     envs: Annotated[int, Field(gt=0, le=100_000)] | Auto = "auto"
     """Environments per actor. `auto`: 16, or what divides learner.batch_size."""
     unroll_length: Annotated[int, Field(gt=0, le=100_000)] = 20
@@ -195,14 +203,39 @@ class LearnerConfig(Section):
     """Who learns."""
 
     batch_size: Annotated[int, Field(gt=0, le=1_000_000)] = 16
-    """Columns (trajectories of unroll_length steps) per update: a multiple or a divisor of actors.envs. G.1: 32."""
+    """Columns (trajectories of unroll_length steps) per update, of all learners together. Each learner's part is a
+    multiple or a divisor of actors.envs. G.1: 32."""
     passes: Annotated[int, Field(gt=0, le=100)] = 1
     """Updates made from each batch. More than one is lag on purpose, and V-trace corrects for it: worth it where
     playing costs more than learning. Paper: 1."""
     device: str = "auto"
-    """`auto`: the first GPU, else the CPU."""
+    """`auto`: the first GPU (of several learners each its own), else the CPU."""
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """Of the learner's matrix products and convolutions. `bfloat16` is for GPUs that have it: weights, loss and
+    actors stay in float32."""
+    compile: bool = False
+    """Let torch.compile fuse the learner's network: for GPUs. It takes a minute first and gains nothing on a CPU."""
     threads: Threads | Auto = "auto"
     """Of torch, on the CPU. `auto`: the cores that the actors leave, at least one."""
+
+
+class LearnersConfig(Section):
+    """Several learners that act as one: each has actors of its own; at every update their gradients are added up."""
+
+    count: Annotated[int, Field(gt=0, le=1024)] | Auto = "auto"
+    """Learner processes. They divide learner.batch_size and actors.count between them, so that the run stays the same
+    run. `auto`: WORLD_SIZE where torchrun or the like has set it, else 1."""
+    rank: Annotated[int, Field(ge=0)] | None = None
+    """Which learner this is, from 0, where each is started by itself. null: RANK where torchrun has set it; else this
+    is learner 0, and starts the others on this machine."""
+    address: str | None = None
+    """HOST:PORT of learner 0, where each is started by itself. null: MASTER_ADDR and MASTER_PORT."""
+
+    @model_validator(mode="after")
+    def _rank_is_one_of_them(self) -> LearnersConfig:
+        if self.rank is not None and self.count != "auto" and self.rank >= self.count:
+            raise ValueError(f"rank ({self.rank}) must be below count ({self.count}): the first learner is 0")
+        return self
 
 
 class CheckpointConfig(Section):
@@ -211,6 +244,25 @@ class CheckpointConfig(Section):
     every_seconds: PositiveFloat = 60.0
     keep: Positive = 3
     """Newest checkpoints kept, besides the best."""
+
+
+class EvaluationConfig(Section):
+    """Whole episodes played beside the training, in a process of its own, with the newest weights."""
+
+    enabled: bool = False
+    """`pronk train --evaluate` sets it."""
+    every_seconds: PositiveFloat = 10.0
+    """How often an evaluation begins, if the one before it has ended. A checkpoint is saved for each."""
+    episodes: Positive = 20
+    """Whole ones, by their raw returns."""
+    deterministic: bool = False
+    """The likeliest actions, not sampled ones."""
+    seed: Annotated[int, Field(ge=0)] = 1
+    """Of the episodes. Every evaluation of a run plays the same ones; training and `pronk eval` never meet them."""
+    envs: Annotated[int, Field(gt=0, le=100_000)] | Auto = "auto"
+    """Environments that play them side by side. `auto`: one per episode, 64 at most."""
+    final_seconds: NonNegative = 300.0
+    """How long the end of a training waits for the evaluation of its last checkpoint."""
 
 
 class RunConfig(Section):
@@ -224,6 +276,11 @@ class RunConfig(Section):
     """End early when the mean return of the last 100 episodes reaches this. null: never."""
     seed: Annotated[int, Field(ge=0)] = 1
     log_every_seconds: PositiveFloat = 1.0
+    video: bool = False
+    """At the end, film an episode of the final policy: videos/final.mp4, or .gif without PyAV (pronk[video])."""
+    sinks: Annotated[list[str], BeforeValidator(as_list)] = []
+    """Where metrics go besides metrics.jsonl and TensorBoard: `wandb`, `mlflow` (`pip install pronk[wandb]`), or
+    `module:attribute` of your own."""
 
 
 class TransportConfig(Section):

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from pronk.config import Config
 from pronk.losses import make_loss
@@ -32,6 +33,8 @@ class Learner:
         torch.manual_seed(learner_seed(config.run.seed))
         self.spec, self.device = spec, device
         self.network = make_network(spec, config.network).to(device)
+        self._forward = torch.compile(self.network) if config.learner.compile else self.network
+        self._precision = getattr(torch, config.learner.precision)
         self._block = ParameterBlock(self.network)
         self._loss = make_loss(config.loss)
         self._optimiser = make_optimiser(self._block.weights, self._block.gradients, config.optimiser)
@@ -39,23 +42,32 @@ class Learner:
         self.version = 0
 
     def step(self, batch: Unroll, learning_rate: float, meanwhile: Callable[[], None]) -> dict[str, float]:
-        """One update. `meanwhile` runs on the CPU while a GPU is still at work."""
+        """One update of a learner that is alone. `meanwhile` runs on the CPU while a GPU is still at work."""
+        report = self.gradient(batch, meanwhile)
+        self.update(report, learning_rate, batch)
+        return report
+
+    def gradient(self, batch: Unroll, meanwhile: Callable[[], None]) -> dict[str, float]:
+        """The first half of an update: `gradients`, and what to report about them."""
         self._block.gradients.zero_()
-        output = self.network(batch.observation, batch.first, batch.state)
+        with torch.autocast(self.device.type, self._precision, enabled=self._precision != torch.float32):
+            output = self._forward(batch.observation, batch.first, batch.state)
         acted_on = map_tree(lambda array: array[:-1], batch.observation)
-        distribution = self.network.distribution(output.policy[:-1], acted_on)
-        terms = self._loss(distribution, output.value, batch)
+        distribution = self.network.distribution(output.policy[:-1].float(), acted_on)
+        terms = self._loss(distribution, output.value.float(), batch)
         terms.total.backward()
         norm = self._block.gradients.norm()
         numbers = torch.stack([terms.total.detach(), norm, *(value.detach() for value in terms.metrics.values())])
         meanwhile()
-        report = dict(zip(("loss", "gradient_norm", *terms.metrics), numbers.tolist(), strict=True))
+        return dict(zip(("loss", "gradient_norm", *terms.metrics), numbers.tolist(), strict=True))
+
+    def update(self, report: dict[str, float], learning_rate: float, batch: Unroll) -> None:
+        """The second half: new weights, unless something in the report is not a number."""
         self._check(report, batch)
         if self._max_norm is not None and report["gradient_norm"] > self._max_norm:
             self._block.gradients.mul_(self._max_norm / report["gradient_norm"])
         self._optimiser.step(learning_rate)
         self.version += 1
-        return report
 
     def parameters(self) -> Parameters:
         """The weights as they are now; a view on a CPU, so copy before the next step."""
@@ -65,6 +77,15 @@ class Learner:
     def parameters_nbytes(self) -> int:
         """Size of a published block."""
         return self._block.nbytes
+
+    @property
+    def gradients(self) -> Tensor:
+        """Of every weight, one after another; learners that act as one add them up between the halves of an update."""
+        return self._block.gradients
+
+    def tensors(self) -> list[Tensor]:
+        """All that has to be equal in learners that act as one; to be written to in place."""
+        return [self._block.whole, *self._optimiser.state.values()]
 
     def is_finite(self) -> bool:
         """Whether every weight is a number."""
@@ -100,10 +121,10 @@ class Learner:
             raise NonFinite(values, self.version, batch)
 
 
-def choose_device(name: str) -> torch.device:
-    """`auto` is the first GPU, else the CPU."""
+def choose_device(name: str, index: int = 0) -> torch.device:
+    """`auto` is the GPU for the `index`-th learner of this machine, else the CPU."""
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        name = f"cuda:{index % torch.cuda.device_count()}" if torch.cuda.is_available() else "cpu"
     try:
         device = torch.device(name)
         if device.type == "meta":

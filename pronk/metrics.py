@@ -5,14 +5,56 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import Counter, deque
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from pronk.types import Unroll
 
 WINDOW = 100  # finished episodes that `episode_return` averages
+
+
+class Episode(NamedTuple):
+    """One that ended."""
+
+    step: int  # of its batch
+    value: float  # its return
+    length: int
+
+
+class Experience(NamedTuple):
+    """What a batch adds to the counters."""
+
+    steps: int  # valid ones
+    ended: int
+    episodes: list[Episode]  # the last of those that ended, by step
+    lag: float  # in updates, mean over the columns
+    fresh: bool  # not learnt from before: experience counts once, however often it is learnt from
+
+    @classmethod
+    def of(cls, unroll: Unroll, version: int, fresh: bool = True) -> Experience:
+        """A batch (NumPy), and the version that it updates."""
+        ended = ~np.isnan(unroll.episode_return)
+        episodes: list[Episode] = []
+        if ended.any():
+            steps, values, lengths = np.nonzero(ended)[0], unroll.episode_return[ended], unroll.episode_length[ended]
+            last = (array[-WINDOW:].tolist() for array in (steps, values, lengths))
+            episodes = [Episode(*each) for each in zip(*last, strict=True)]
+        lag = version - float(unroll.version.mean())
+        return cls(int(np.count_nonzero(unroll.valid)), int(np.count_nonzero(ended)), episodes, lag, fresh)
+
+    @classmethod
+    def merged(cls, parts: Sequence[Experience]) -> Experience:
+        """As if the batches, all of one size, had been one."""
+        episodes = sorted((episode for part in parts for episode in part.episodes), key=lambda episode: episode.step)
+        return cls(
+            steps=sum(part.steps for part in parts),
+            ended=sum(part.ended for part in parts),
+            episodes=episodes[-WINDOW:],
+            lag=sum(part.lag for part in parts) / len(parts),
+            fresh=parts[0].fresh,
+        )
 
 
 class Metrics:
@@ -42,27 +84,18 @@ class Metrics:
         yield
         self._waited += time.perf_counter() - began
 
-    def record(self, unroll: Unroll, report: dict[str, float], version: int, fresh: bool = True) -> None:
-        """One update: its batch (NumPy), the learner's report, the version that it updated, and whether it is the
-        batch's first: experience counts once, however often it is learnt from."""
+    def record(self, experience: Experience, report: dict[str, float]) -> None:
+        """One update: what its batch held, and the learner's report."""
         self.updates += 1
-        if fresh:
-            self._experience(unroll)
+        if experience.fresh:
+            self.env_steps += experience.steps
+            self.barren_updates = 0 if experience.steps else self.barren_updates + 1
+            self.episodes += experience.ended
+            self._returns.extend(episode.value for episode in experience.episodes)
+            self._lengths.extend(episode.length for episode in experience.episodes)
         self._count += 1
-        for name, value in report.items():
+        for name, value in (report | {"policy_lag": experience.lag}).items():
             self._sums[name] = self._sums.get(name, 0.0) + value
-        self._sums["policy_lag"] = self._sums.get("policy_lag", 0.0) + version - float(unroll.version.mean())
-        self.lags.update((version - unroll.version).tolist())
-
-    def _experience(self, unroll: Unroll) -> None:
-        valid = int(np.count_nonzero(unroll.valid))
-        self.env_steps += valid
-        self.barren_updates = 0 if valid else self.barren_updates + 1
-        ended = ~np.isnan(unroll.episode_return)
-        if ended.any():
-            self._returns.extend(unroll.episode_return[ended].tolist())
-            self._lengths.extend(unroll.episode_length[ended].tolist())
-            self.episodes += int(np.count_nonzero(ended))
 
     @property
     def episode_return(self) -> float | None:

@@ -1,6 +1,6 @@
 """A training run, wired. READ THIS FIRST.
 
-      actor x A                                                        learner (this process)
+      actor x A                                                        learner (this process; of L, each has actors)
       VectorEnv --Step--> Actor --fills--> Unroll ==[ transport ]==> Batcher --batch--> Learner --> metrics, checkpoint
           ^--action-- Policy <--loads-- Parameters ==[ transport ]<== publish <--snapshot--'
 
@@ -9,8 +9,10 @@
            played; measured from Unroll.version, always logged
   stop     the learner leaves its `with`; the ports close; every actor gets `Closed` and returns
   failure  an actor's end is the end of its socket; its slots are its own, so nothing is lost, locked or half-read
+  group    several learners are one: they meet at every update, add up their gradients, and end together
 
-One thread. While it waits for unrolls it looks after its actors, or, with transport=local, plays them itself.
+One thread. While it waits for unrolls it looks after its actors, or, with transport=local, plays them itself. With
+--evaluate one more process plays whole episodes with its checkpoints: see evaluator.py.
 """
 
 from __future__ import annotations
@@ -24,23 +26,41 @@ from typing import Any
 
 import torch
 
+from pronk import plain_yaml
 from pronk.actor import specs_for
 from pronk.batcher import Batcher
-from pronk.checkpoint import RunDirectory, save_atomically
-from pronk.config import Config, load_config
+from pronk.broken_batch import keep_broken_batch
+from pronk.checkpoint import RunDirectory
+from pronk.config import Config, load_config, validate
 from pronk.envs import probe_spec
+from pronk.evaluator import Evaluator
 from pronk.failures import own_failures, time_limit
 from pronk.interrupts import Interrupted, Interrupts
 from pronk.launch import Play, playing
 from pronk.layout import UnrollLayout
 from pronk.learner import Learner, NonFinite, choose_device
+from pronk.learners import (
+    Group,
+    Left,
+    Place,
+    Share,
+    Solo,
+    find_place,
+    following,
+    leading,
+    part_of,
+    whole_run,
+)
 from pronk.metrics import Metrics
 from pronk.optimisers import scheduled_rate
+from pronk.seeding import further_learner_seed
 from pronk.sinks import Sink
 from pronk.sinks.jsonl import JsonLines
 from pronk.sinks.lag import LagHistogram
+from pronk.sinks.outside import Facts, check_sinks, outside_sinks
 from pronk.sinks.tensorboard import TensorBoard
-from pronk.types import Failure, UserError, leaves, map_unroll
+from pronk.types import Failure, UserError
+from pronk.watching import film_final
 
 Say = Callable[[str], None]
 
@@ -75,29 +95,58 @@ def train(
     """
     if not isinstance(config, Config):
         config = load_config(config)
-    config = config.resolved()
+    place = find_place(config.learners)
+    if place.rank > 0:
+        return follow(place, say)
+    part, whole = part_of(config, place), whole_run(config, place)
     if resume and run_dir is None:
         raise UserError("resume needs run_dir: which run should go on?")
     if run_dir is not None and not resume:
         RunDirectory.refuse_used(Path(run_dir))
-    learner = learner_for(config)  # before anything is written: most mistakes in a configuration show here
-    refuse_more_than_memory(config, learner)
-    if resume:
-        run = RunDirectory.open(Path(str(run_dir)))
-    else:
-        run = RunDirectory.create(config, Path(run_dir) if run_dir else None, name or config.env.id)
-    with run.locked():
-        summary = Training(config, run, learner, resume, say).go(display)
+    check_sinks(config.run.sinks)
+    learner = learner_for(part, place)  # before anything is written: most mistakes in a configuration show here
+    refuse_more_than_memory(part, learner, place.count_here)
+    with leading(place, config.loss.reduction, say) as group:
+        if resume:
+            run = RunDirectory.open(Path(str(run_dir)))
+        else:
+            run = RunDirectory.create(whole, Path(run_dir) if run_dir else None, name or config.env.id)
+        with run.locked():
+            training = Training(part, run, learner, resume, say, group, whole)
+            group.invite({"config": whole.to_yaml(), "run": str(run.path)}, run.logs)
+            summary = concluded(training.go(display))
+    if config.run.video:
+        film_final(run.path, say)
+    return summary
+
+
+def follow(place: Place, say: Say) -> dict[str, Any]:
+    """Be another learner than 0, which says what to learn, logs, and writes the checkpoints."""
+    with following(place, say) as (group, welcome):
+        try:
+            config = part_of(validate(plain_yaml.parse(welcome["config"])), place)
+            run = RunDirectory(Path(welcome["run"]))
+            run.logs /= f"learner-{place.rank:03d}"
+            run.logs.mkdir(parents=True, exist_ok=True)
+            learner = learner_for(config, place)
+            return concluded(Training(config, run, learner, False, group.say, group).go(None))
+        except Exception as error:
+            group.leave("failed", str(error))
+            raise
+
+
+def concluded(summary: dict[str, Any]) -> dict[str, Any]:
+    """An interrupt is raised where training was called."""
     if summary["outcome"] == "interrupted":
         raise TrainingInterrupted(summary)
     return summary
 
 
-def learner_for(config: Config) -> Learner:
+def learner_for(config: Config, place: Place | None = None) -> Learner:
     """A learner for the configured environment, with the configured share of the machine."""
     assert isinstance(config.learner.threads, int), "resolved"
     torch.set_num_threads(config.learner.threads)
-    device = choose_device(config.learner.device)
+    device = choose_device(config.learner.device, place.rank_here if place else 0)
     with own_failures("the environment"), time_limit(config.actors.timeout_seconds):
         spec = probe_spec(config)
     with own_failures("the network or the loss"):
@@ -107,8 +156,21 @@ def learner_for(config: Config) -> Learner:
 class Training:
     """One run, from its first update to its summary."""
 
-    def __init__(self, config: Config, run: RunDirectory, learner: Learner, resume: bool, say: Say) -> None:
+    def __init__(
+        self,
+        config: Config,
+        run: RunDirectory,
+        learner: Learner,
+        resume: bool,
+        say: Say,
+        group: Group | None = None,
+        whole: Config | None = None,
+    ) -> None:
+        """`config` is this learner's part of the `whole` run's, which is what gets written down."""
         self._config, self._run, self._learner, self._say = config, run, learner, say
+        self._group, self._whole = group or Solo(), whole or config
+        self._leads = self._group.rank == 0  # who writes
+        self._broken: tuple[int, ...] = ()  # learners whose gradient was not a number
         self._metrics = Metrics(learner.spec.frames_per_step)
         self._best = (False, -float("inf"))  # whether over 100 episodes, and their mean return
         self._reported: dict[str, Any] | None = None
@@ -124,28 +186,40 @@ class Training:
         updates_before = self._metrics.updates
         with contextlib.ExitStack() as stack:
             interrupts = stack.enter_context(Interrupts())
-            sinks: list[Sink] = [
-                JsonLines(self._run.metrics),
-                TensorBoard(self._run.tensorboard, self._metrics.env_steps),
-                LagHistogram(self._run.lag, self._metrics.lags),
-            ]
+            interrupts.look = self._group.look
+            sinks: list[Sink] = []
+            if self._leads:
+                sinks = [
+                    JsonLines(self._run.metrics, self._run.evaluations),
+                    TensorBoard(self._run.tensorboard, self._metrics.env_steps),
+                    LagHistogram(self._run.lag, self._metrics.lags),
+                    *outside_sinks(self._config.run.sinks, self._facts(), self._say_once),
+                ]
             self._sinks = [stack.enter_context(sink) for sink in [*sinks, *([display] if display else [])]]
+            self._evaluator = stack.enter_context(Evaluator(self._config, self._run, self._sinks, self._say_once))
             try:
                 outcome = self._outcome() or self._learn(interrupts)
+            except Left as left:
+                outcome, failure = left.outcome, Failure(left.message) if left.outcome == "failed" else None
             except Interrupted:
                 outcome = "interrupted"
             except NonFinite as error:
                 outcome, failure = "failed", self._keep_broken_batch(error)
             except Exception as error:
                 outcome, failure = "failed", error
+            self._group.leave(outcome, str(failure) if failure else None)
             if self._metrics.updates > updates_before or not self._saved:
                 self._report()
                 if not isinstance(failure, BrokenGradient):
                     self._save()
+            if outcome in ("solved", "finished") and self._saved:
+                self._evaluator.finish(self._saved, interrupts, aloud=display is not None)
         saved = str(self._saved) if self._saved else None
         summary = {"outcome": outcome, "run": str(self._run.path), "checkpoint": saved, **self._metrics.line()}
+        summary["evaluation"] = self._evaluator.last
         try:
-            self._run.write_summary(summary)
+            if self._leads:
+                self._run.write_summary(summary)
         except OSError as error:
             self._say(f"cannot write {self._run.summary}: {error}")
         if failure is not None:
@@ -154,30 +228,49 @@ class Training:
 
     def _learn(self, interrupts: Interrupts) -> str:
         """The loop. Gives the reason why it ended."""
-        config, learner, metrics = self._config, self._learner, self._metrics
+        config, learner, metrics, group = self._config, self._learner, self._metrics, self._group
+        self._begin_as_one(interrupts)
         specs = specs_for(config, learner.spec, learner.network.state_spec)
         play = Play(
             config, UnrollLayout(specs), learner.parameters(), self._run.logs, metrics.env_steps, interrupts, self._say
         )
         with playing(play) as (port, watch):
-            batcher = Batcher(port, specs, config.learner.batch_size, learner.device, config.learner.passes)
+            batcher = Batcher(port, specs, config.columns, learner.device, config.learner.passes)
             while (outcome := self._outcome()) is None:
                 interrupts.check()
                 with metrics.waiting():
                     batch = batcher.next()
                 metrics.learning_rate = scheduled_rate(config.optimiser, metrics.env_steps / config.run.total_steps)
                 with own_failures("the learner"):
-                    report = learner.step(batch.tensors, metrics.learning_rate, meanwhile=batcher.prefetch)
+                    report = learner.gradient(batch.tensors, meanwhile=batcher.prefetch)
+                metrics.lags.update((learner.version - batch.arrays.version).tolist())
+                share = Share.of(batch.arrays, report, learner.version, batch.fresh)
+                with metrics.waiting():
+                    whole = group.meet(share, interrupts)
+                self._broken = whole.broken
+                report = group.add_up(learner.gradients, share, whole)
+                learner.update(report, metrics.learning_rate, batch.tensors)
                 port.publish(learner.parameters())
-                metrics.record(batch.arrays, report, learner.version - 1, batch.fresh)
+                metrics.record(whole.experience, report)
                 if metrics.seconds_since_line() >= config.run.log_every_seconds:
                     metrics.queue = port.waiting / (config.actors.slots * config.actors.count)  # type: ignore[operator]
                     self._report()
                     watch()
-                if time.monotonic() - self._saved_at >= config.checkpoint.every_seconds:
+                overdue = time.monotonic() - self._saved_at >= config.checkpoint.every_seconds
+                if self._evaluator.wants_checkpoint() or overdue:
                     self._save()
             self._report()  # before the actors are ended, which takes a moment and is not training
         return outcome
+
+    def _begin_as_one(self, interrupts: Interrupts) -> None:
+        """Where learner 0 is: its weights, its optimiser, its counters."""
+        learner, metrics = self._learner, self._metrics
+        mine = {"metrics": metrics.state(), "version": learner.version}
+        state = self._group.begin(mine, learner.tensors(), interrupts)
+        if not self._leads:
+            metrics.load_state(state["metrics"])
+            learner.version = state["version"]
+            torch.manual_seed(further_learner_seed(self._config.run.seed, self._group.rank, metrics.env_steps))
 
     def _outcome(self) -> str | None:
         """Why the run is at its end, or None."""
@@ -205,6 +298,10 @@ class Training:
             except OSError as error:
                 self._say_once(f"cannot write metrics: {error}")
 
+    def _facts(self) -> Facts:
+        """What sinks outside are told of the run."""
+        return Facts(self._run.path.resolve().name, self._run.path, self._config.model_dump())
+
     def _say_once(self, message: str) -> None:
         if message not in self._said:
             self._said.add(message)
@@ -212,22 +309,25 @@ class Training:
 
     def _save(self) -> None:
         """A checkpoint; the last one stays if this one cannot be written."""
+        if not self._leads:
+            return
         if not self._learner.is_finite():
             raise BrokenGradient("the weights are no longer finite; the last checkpoint is kept")
         standing = self._metrics.standing
-        best = standing is not None and standing >= self._best
+        best = standing is not None and standing >= self._best and not self._evaluator.chooses_best
         state = {
             "learner": self._learner.state(),
             "metrics": self._metrics.state(),
             "best": standing if best else self._best,
-            "config": self._config.model_dump(),
+            "config": self._whole.model_dump(),
         }
         try:
             self._saved = self._run.save(state, self._config.checkpoint.keep, best)
             self._best = standing if standing is not None and best else self._best
+            self._evaluator.offer(self._saved)
         except (OSError, RuntimeError) as error:
             self._saved = None
-            self._say(f"cannot write a checkpoint: {error}; the last one is kept")
+            self._say_once(f"cannot write a checkpoint: {error}; the last one is kept")
         self._saved_at = time.monotonic()
 
     def _restore(self) -> None:
@@ -240,33 +340,25 @@ class Training:
         self._metrics.load_state(state["metrics"])
         self._best = tuple(state["best"])
         self._saved = self._run.saved()[-1]
-        self._run.go_on(self._config, self._metrics.updates)
+        self._run.go_on(self._whole, self._metrics.updates)
 
     def _keep_broken_batch(self, error: NonFinite) -> BrokenGradient:
-        path = self._run.path / "broken_batch.pt"
-        batch = map_unroll(lambda tensor: tensor.cpu().clone(), error.batch)  # views of one block cannot be saved
-        try:
-            save_atomically(path, {"batch": batch._asdict(), "network": self._learner.state()["network"]})
-            kept = f"The batch and the weights before this update are in {path}"
-        except (OSError, RuntimeError) as reason:
-            kept = f"The batch could not be saved ({reason})"
-        suspects = [name for name, array in leaves(batch._asdict()) if not_finite(array, name)]
-        where = f"the batch holds non-finite values in {', '.join(suspects)}" if suspects else "the batch is finite"
+        rank = self._group.rank
+        if self._broken and rank not in self._broken:
+            others = ", ".join(map(str, self._broken))
+            return BrokenGradient(f"{error}, in learner {others}, whose log says more; no weights were touched")
+        path = self._run.path / (f"broken_batch-learner-{rank:03d}.pt" if rank else "broken_batch.pt")
+        kept = keep_broken_batch(error.batch, self._learner.state()["network"], path)
         return BrokenGradient(
-            f"{error}; {where}. {kept}. A smaller optimiser.learning_rate or optimiser.max_gradient_norm often helps"
+            f"{error}; {kept}. A smaller optimiser.learning_rate or optimiser.max_gradient_norm often helps"
         )
 
 
-def not_finite(array: torch.Tensor, name: str) -> bool:
-    """Whether a float array has a NaN or an infinity where none belongs (NaN in episode_return means "none")."""
-    return name != "episode_return" and array.is_floating_point() and not bool(array.isfinite().all())
-
-
-def refuse_more_than_memory(config: Config, learner: Learner) -> None:
+def refuse_more_than_memory(config: Config, learner: Learner, learners: int = 1) -> None:
     """Say so before the machine does."""
     nbytes = UnrollLayout(specs_for(config, learner.spec, learner.network.state_spec)).nbytes
-    staged = 2 * max(1, config.learner.batch_size // config.actors.envs)  # type: ignore[operator]
-    nbytes *= config.actors.slots * config.actors.count + staged  # type: ignore[operator]
+    staged = 2 * max(1, config.columns // config.actors.envs)  # type: ignore[operator]
+    nbytes *= (config.actors.slots * config.actors.count + staged) * learners  # type: ignore[operator]
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if nbytes > memory:
         raise UserError(

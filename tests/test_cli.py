@@ -49,7 +49,7 @@ def test_help_teaches_without_loading_torch(tmp_path):
 import contextlib, io, json, sys
 from pronk.cli import main
 texts = {}
-for command in ["", "train", "eval", "dashboard", "bench", "show", "presets"]:
+for command in ["", "train", "eval", "watch", "runs", "plot", "dashboard", "bench", "show", "presets"]:
     sys.argv = ["pronk", *filter(None, [command]), "--help"]
     with contextlib.redirect_stdout(io.StringIO()) as text, contextlib.suppress(SystemExit):
         main()
@@ -59,7 +59,7 @@ for rest in (["presets"], ["show", "catch"], ["--version"]):
     with contextlib.redirect_stdout(io.StringIO()) as text, contextlib.suppress(SystemExit):
         main()
     texts[rest[0] + " itself"] = text.getvalue()
-print(json.dumps([texts, [name for name in ("torch", "gymnasium") if name in sys.modules]]))
+print(json.dumps([texts, [name for name in ("torch", "gymnasium", "matplotlib", "PIL") if name in sys.modules]]))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=SECONDS)
     texts, loaded = json.loads(done.stdout)
@@ -67,6 +67,9 @@ print(json.dumps([texts, [name for name in ("torch", "gymnasium") if name in sys
     teaches = {
         "": ["pronk train cartpole", "pronk eval last", "train", "eval", "dashboard", "bench", "show", "presets"],
         "train": ["pronk train cartpole", "run.total_steps=", "--run-dir", "--resume", "--seed", "--quiet", "Ctrl-C"],
+        "watch": ["last", "--video", "--episodes", ".gif", ".mp4", "--deterministic", "--best", "--fps"],
+        "runs": ["newest first", "--json", "killed", "DIR"],
+        "plot": ["RUN...", "--out", ".svg", "--x", "steps, frames or time", "--only", "--smooth", "seed", "--title"],
         "eval": ["last", "--episodes", "--json", "--deterministic", "--best"],
         "dashboard": ["web page", "--port", "--open", "ssh", "Ctrl-C"],
         "bench": ["--json", "--seconds", "limit", "run directory", "pronk dashboard"],

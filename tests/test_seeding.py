@@ -9,7 +9,7 @@ from pronk.config import Config
 from pronk.envs import make_env, probe_spec
 from pronk.layout import UnrollLayout
 from pronk.learner import Learner, choose_device
-from pronk.seeding import actor_seeds, evaluation_seeds, learner_seed
+from pronk.seeding import actor_seeds, evaluation_seeds, further_learner_seed, learner_seed
 from pronk.transport.local import LocalTransport
 from pronk.types import Unroll, leaves, map_unroll
 
@@ -26,6 +26,10 @@ def test_no_two_consumers_of_any_run_share_a_seed():
     for run in runs:
         policy, environments = evaluation_seeds(run, 64)
         seeds += [learner_seed(run), policy, *environments]
+    for rank, actor, life, generation in itertools.product(range(1, 5), range(4), range(3), (0, 1, 1000, 2**40)):
+        policy, environments = actor_seeds(0, actor, life, generation, ENVS, rank)
+        seeds += [policy, *environments]
+    seeds += [further_learner_seed(0, rank, generation) for rank in range(1, 5) for generation in (0, 1, 1000)]
     assert len(set(seeds)) == len(seeds)
     assert all(0 <= seed < 2**63 for seed in seeds)
 

@@ -6,14 +6,13 @@
 from __future__ import annotations
 
 import contextlib
-import json
-import os
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Literal
 
 from pronk.launch.base import Play
+from pronk.status_file import write_status
 
 SECONDS = 1.0  # between two looks
 
@@ -46,7 +45,7 @@ class Board:
 
     def __init__(self, play: Play) -> None:
         assert isinstance(play.config.actors.envs, int), "resolved"
-        self._path, self._aside = play.logs / "actors.json", play.logs / "actors.tmp"
+        self._path = play.logs / "actors.json"
         self._steps_per_unroll = play.config.actors.envs * play.config.actors.unroll_length
         self._shown_at = 0.0
         self._actors: list[ActorState] = []
@@ -75,5 +74,4 @@ class Board:
         """That nobody can look is no reason to stop a run."""
         picture = {"time": round(time.time(), 3), "running": running, "actors": [asdict(one) for one in self._actors]}
         with contextlib.suppress(OSError):
-            self._aside.write_text(json.dumps(picture) + "\n", encoding="utf-8")
-            os.replace(self._aside, self._path)
+            write_status(self._path, picture)

@@ -14,8 +14,9 @@ from pronk.types import Unroll
 class LossTerms(NamedTuple):
     """A loss to descend, and the parts of it worth watching."""
 
-    total: Tensor  # []
-    metrics: dict[str, Tensor]  # each []; `entropy` is expected, the mean over valid steps in nats
+    total: Tensor  # []; over the valid steps, a mean or a sum as `loss.reduction` says: several learners rely on it
+    metrics: dict[str, Tensor]  # each []; `entropy` is expected, the mean over valid steps in nats; so is all the rest
+    # but for names that end in `loss`, which go by `loss.reduction` too
 
 
 class Loss(Protocol):

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from pronk.status_file import write_status
 
 
 class LagHistogram:
     """Writes counts that somebody else keeps whenever a line of metrics comes."""
 
     def __init__(self, path: Path, lags: Mapping[int, int]) -> None:
-        self._path, self._aside, self._lags = path, path.with_suffix(".tmp"), lags
+        self._path, self._lags = path, lags
 
     def __enter__(self) -> LagHistogram:
         return self
@@ -21,7 +21,6 @@ class LagHistogram:
     def __exit__(self, *_: object) -> None: ...
 
     def write(self, line: dict[str, Any]) -> None:
-        """Aside, then renamed. Not synced: after a power cut it is worth nothing."""
+        """All counts, anew."""
         columns = {str(lag): count for lag, count in sorted(self._lags.items())}
-        self._aside.write_text(json.dumps({"updates": line["updates"], "columns": columns}) + "\n", encoding="utf-8")
-        os.replace(self._aside, self._path)
+        write_status(self._path, {"updates": line["updates"], "columns": columns})

@@ -1,0 +1,221 @@
+"""Several learners that act as one, through the command line: real processes, real signals."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+import torch
+from processes import (
+    SIZES,
+    STEPS_PER_UPDATE,
+    TESTS,
+    Training,
+    assert_monotone,
+    command_line,
+    read_metrics,
+    read_summary,
+)
+
+from pronk.checkpoint import RunDirectory
+from pronk.config import load_config
+
+pytestmark = pytest.mark.timeout(300)
+START = 150.0  # seconds; many processes start at once
+ENDLESS = (*SIZES, "run.log_every_seconds=0.1", "run.stop_return=null", "run.total_steps=1e9")
+TWO = ("learners=2", "actors.count=2")
+HERE = ("transport=local", "learners=2")  # without actor processes, which cost time to start
+
+
+@pytest.fixture(scope="module")
+def trainings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Training]]:
+    """All at once, because most of their time goes into starting."""
+    folder = tmp_path_factory.mktemp("learners")
+    broken = "loss=own_parts:BrokenInFurtherLearners"
+    commands = {
+        "playing": ("faulty:SlowCatch", *TWO, *ENDLESS),
+        "hanging": ("faulty:HangsInStep", "env.kwargs.after=200", *TWO, *ENDLESS),
+        "asked": ("faulty:SlowCatch", *HERE, *ENDLESS),
+        "broken": ("catch", broken, *HERE, *ENDLESS),
+    }
+    with ExitStack() as stack:
+        yield {name: stack.enter_context(Training(folder / name, *command)) for name, command in commands.items()}
+
+
+def pid_of_learner(training: Training, rank: int) -> int:
+    log = training.path / "logs" / f"learner-{rank:03d}.log"
+    return int(re.findall(r"starts \(pid (\d+)\)", log.read_text())[-1])
+
+
+def told(training: Training) -> str:
+    """Its errors, without a word about a start that takes long on a busy machine."""
+    lines = training.err.splitlines(keepends=True)
+    return "".join(line for line in lines if not line.startswith("waiting for learners"))
+
+
+def assert_saved(training: Training, outcome: str) -> None:
+    """The checkpoint, the summary and the last line of metrics agree."""
+    summary = read_summary(training.path)
+    assert summary["outcome"] == outcome
+    state, problems = RunDirectory.open(training.path).restore()
+    assert not problems
+    assert state["learner"]["version"] == state["metrics"]["updates"] == summary["updates"]
+    assert state["metrics"]["env_steps"] == summary["env_steps"] == training.metrics()[-1]["env_steps"]
+    assert summary["env_steps"] == summary["updates"] * STEPS_PER_UPDATE
+
+
+def test_a_killed_learner_ends_the_others_and_resume_goes_on(trainings: dict[str, Training]) -> None:
+    training = trainings["playing"]
+    training.wait_until(lambda: training.metrics()[2:], "a few lines of metrics", START)
+    assert len(training.descendants()) >= 3, "a learner and two actors"
+    os.kill(pid_of_learner(training, 1), signal.SIGKILL)
+    assert training.wait(30) == 1
+    training.assert_nothing_left()
+    assert re.fullmatch(
+        r"failed: learner 1 is gone \(killed by SIGKILL; its log: \S+\); --resume goes on from the last checkpoint\n",
+        told(training),
+    )
+    assert_saved(training, "failed")
+
+    before = read_summary(training.path)
+    goal = before["env_steps"] + 3200
+    changes = (f"run.total_steps={goal}", "transport=local")
+    ended = command_line("train", training.path, *changes, "--resume", "--quiet")
+    assert ended.code == 0, ended.err
+    after = read_summary(training.path)
+    assert (after["outcome"], after["env_steps"]) == ("finished", goal)
+    assert after["episodes"] > before["episodes"]
+    assert_saved(training, "finished")
+    assert_monotone(training.metrics())
+    assert load_config(training.path / "config.yaml").learners.count == 2
+
+
+def test_ctrl_c_ends_all_while_all_environments_hang(trainings: dict[str, Training]) -> None:
+    training = trainings["hanging"]
+
+    def both_hang() -> bool:
+        logs = [training.path / "logs" / part / "actor-000.log" for part in (".", "learner-001")]
+        return all(log.exists() and "hanging" in log.read_text() for log in logs)
+
+    training.wait_until(both_hang, "the hang", START)
+    training.send(signal.SIGINT, group=True)
+    assert training.wait(15) == 130
+    training.assert_nothing_left()
+    assert "Traceback" not in training.err
+    assert read_summary(training.path)["outcome"] == "interrupted"
+
+
+def test_ctrl_c_of_another_learner_ends_all(trainings: dict[str, Training]) -> None:
+    training = trainings["asked"]
+    training.wait_until(training.metrics, "a line of metrics", START)
+    training.descendants()
+    os.kill(pid_of_learner(training, 1), signal.SIGINT)
+    assert training.wait(15) == 130
+    training.assert_nothing_left()
+    assert_saved(training, "interrupted")
+    assert "ends: interrupted" in (training.path / "logs" / "learner-001.log").read_text()
+
+
+def test_a_nan_in_one_learner_stops_all(trainings: dict[str, Training]) -> None:
+    training = trainings["broken"]
+    assert training.wait(START) == 1
+    training.assert_nothing_left()
+    assert re.fullmatch(r"failed: loss is nan, .* after 3 updates, in learner 1, .*\n", told(training))
+    kept = torch.load(training.path / "broken_batch-learner-001.pt", weights_only=True)
+    assert {"batch", "network"} <= kept.keys()
+    assert not (training.path / "broken_batch.pt").exists()
+
+
+@pytest.mark.timeout(400)
+def test_four_learners_whose_actors_are_very_unequal_and_die(tmp_path: Path) -> None:
+    chance = random.Random(1)
+    command = ("faulty:UnequalCatch", "learners=4", "actors.count=5", *ENDLESS)
+    with Training(tmp_path / "run", *command) as training:
+        training.wait_until(training.metrics, "a line of metrics", 2 * START)
+        training.wait_until(lambda: len(actor_pids(training)) == 5, "all actors", START)
+        victims = chance.sample(sorted(actor_pids(training)), 4)
+        for kills, victim in enumerate(victims, 1):
+            updates = training.metrics()[-1]["updates"]
+            os.kill(victim, signal.SIGKILL)
+            training.wait_until(lambda n=kills: training.err.count("killed by SIGKILL") == n, "its end", START)
+            training.wait_until(lambda u=updates: training.metrics()[-1]["updates"] > u + 2, "more updates", START)
+        training.send(signal.SIGTERM)
+        assert training.wait(30) == 130
+        training.assert_nothing_left()
+        assert_saved(training, "interrupted")
+        assert re.search(r"learner [123]: actor 0 failed \(killed by SIGKILL\)", training.err), "learner 0 tells it"
+
+
+def actor_pids(training: Training) -> set[int]:
+    """Of the living actors of all learners."""
+    logs = (training.path / "logs").rglob("actor-*.log")
+    told = {int(pid) for log in logs for pid in re.findall(r"pid (\d+)\)", log.read_text())}
+    return told & {process.pid for process in training.descendants()}
+
+
+def test_learners_started_one_by_one_train_as_one(tmp_path: Path) -> None:
+    """As on several machines: each by its own command, with nothing in common but an address."""
+    port = 20_000 + os.getpid() % 10_000
+    steps = 4 * STEPS_PER_UPDATE
+    common = ("learners.count=2", f"learners.address=127.0.0.1:{port}", "transport=local", *SIZES)
+    further = [sys.executable, "-m", "pronk", "train", "catch", *common, "learners.rank=1"]
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    environment = os.environ | {"PYTHONPATH": f"{TESTS.parent}:{TESTS}"}
+    with subprocess.Popen(further, cwd=elsewhere, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            run = tmp_path / "run"
+            first = (*common, "learners.rank=0", f"run.total_steps={steps}", "run.stop_return=null")
+            ended = command_line("train", "catch", *first, "--run-dir", run, "--quiet")
+            assert ended.code == 0, ended.err
+            assert process.wait(30) == 0
+            assert process.stdout is not None
+            assert process.stdout.read() == "", "learner 0 is the one to watch"
+        finally:
+            process.kill()
+    summary = read_summary(run)
+    assert (summary["outcome"], summary["env_steps"], summary["updates"]) == ("finished", steps, 4)
+    assert load_config(run / "config.yaml").learners.model_dump() == {"count": 2, "rank": None, "address": None}
+    assert json.loads(json.dumps(read_metrics(run)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_two_learners_solve_cartpole(seed: int, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    with Training(run, "cartpole", "learners=2", "--seed", str(seed), "--quiet") as training:
+        assert training.wait(280) == 0, training.err
+        training.assert_nothing_left()
+    assert read_summary(run)["outcome"] == "solved"
+    ended = command_line("eval", run, "--json")
+    assert json.loads(ended.out)["mean"] >= 475
+
+
+@pytest.mark.slow
+def test_torchrun(tmp_path: Path) -> None:
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "pronk"]
+    sizes = ("transport=local", *SIZES, "run.stop_return=null", "--run-dir", str(tmp_path / "run"), "--quiet")
+    environment = os.environ | {"PYTHONPATH": f"{TESTS.parent}:{TESTS}"}
+    for steps, what in ((6400, ("catch",)), (12_800, (str(tmp_path / "run"), "--resume"))):
+        command = [*torchrun, "train", *what, f"run.total_steps={steps}", *sizes]
+        subprocess.run(command, env=environment, timeout=200, check=True)
+        assert read_summary(tmp_path / "run")["env_steps"] == steps
+    began = time.monotonic()
+    with subprocess.Popen(
+        [*torchrun, "train", str(tmp_path / "run"), "--resume", "run.total_steps=1e9", *sizes], env=environment
+    ) as process:
+        while len(read_metrics(tmp_path / "run")) < 3 and time.monotonic() - began < 100:
+            time.sleep(0.2)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) != 0
+    assert read_summary(tmp_path / "run")["outcome"] == "interrupted"
