@@ -304,7 +304,7 @@ def test_a_run_tells_how_it_went_and_what_to_do_next(local):
     assert done.stderr == ""
     assert run.name.startswith("catch-")
     words = ["catch: ", " / 3,200 steps", "3,200 steps in", "Finished.", "mean return", f"pronk eval {name}\n"]
-    words += [f"tensorboard --logdir {name}/tensorboard\n"]
+    words += [f"pronk watch {name}\n", f"pronk plot {name}\n", f"tensorboard --logdir {name}/tensorboard\n"]
     words += [f"import pronk; policy = pronk.load('{name}')\n"]
     told = "\n".join(line.rstrip() for line in done.stdout.splitlines()) + "\n"
     assert [word for word in words if word not in told] == [], told

@@ -152,6 +152,8 @@ def show_summary(summary: dict[str, Any]) -> None:
         out.print(f"Evaluated: {evaluation(summary['evaluation'])}.", highlight=False, soft_wrap=True)
     hints = [
         ("play it", f"pronk eval {shlex.quote(run)}"),
+        ("watch it", f"pronk watch {shlex.quote(run)}"),
+        ("plot it", f"pronk plot {shlex.quote(run)}"),
         ("see curves", f"tensorboard --logdir {shlex.quote(run)}/tensorboard"),
         ("use it", f"import pronk; policy = pronk.load({run!r})"),
     ]
