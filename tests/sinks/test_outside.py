@@ -104,6 +104,23 @@ needs_mlflow = pytest.mark.skipif(not importlib.util.find_spec("mlflow"), reason
 KEY = "0123456789" * 4
 
 
+def wandb_records(log: Path) -> Iterator[bytes]:
+    """Of a .wandb file: LevelDB's log format, blocks of 32 KiB, after seven bytes of its own."""
+    content, at, record = log.read_bytes(), 7, b""
+    assert content.startswith(b":W&B")
+    while at + 7 <= len(content):
+        room = 32768 - at % 32768
+        if room < 7:
+            at += room
+            continue
+        size, kind = int.from_bytes(content[at + 4 : at + 6], "little"), content[at + 6]
+        record += content[at + 7 : at + 7 + size]
+        at += 7 + size
+        if kind in (1, 4):  # whole, or the last part
+            yield record
+            record = b""
+
+
 @needs_wandb
 def test_wandb_offline_has_every_line(tmp_path: Path) -> None:
     done = spawned(tmp_path / "run", "wandb", WANDB_MODE="offline")
@@ -112,11 +129,10 @@ def test_wandb_offline_has_every_line(tmp_path: Path) -> None:
     identity = (tmp_path / "run" / "wandb.id").read_text().strip()
     assert log.name == f"run-{identity}.wandb"
     from wandb.proto.wandb_internal_pb2 import Record
-    from wandb.sdk.internal.datastore import DataStore
 
-    store, history, config = DataStore(), [], {}
-    store.open_for_scan(str(log))
-    while data := store.scan_data():
+    history: list[dict[str, Any]] = []
+    config: dict[str, Any] = {}
+    for data in wandb_records(log):
         record = Record()
         record.ParseFromString(data)
         items = {item.key or "/".join(item.nested_key): json.loads(item.value_json) for item in record.history.item}
@@ -138,6 +154,8 @@ def test_a_training_does_not_wait_for_wandb(service: str, tmp_path: Path) -> Non
     assert done.returncode == 0, done.stderr
     assert "Finished." in done.stdout
     assert done.stderr.count("run.sinks: wandb") == 1
+    assert "`wandb sync` sends it" in done.stderr
+    assert list((tmp_path / "run" / "wandb").glob("offline-run-*/run-*.wandb"))
     assert "Traceback" not in done.stderr
     assert len(read_metrics(tmp_path / "run")) > 1
 
