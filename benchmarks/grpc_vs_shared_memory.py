@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 
 from pronk.config import available_cores, load_config
-from pronk.training import train
+from pronk.starting import train
 
 TRANSPORTS = ("shared_memory", "grpc")
 START_SECONDS = 5.0  # for actors to begin to play

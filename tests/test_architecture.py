@@ -24,6 +24,7 @@ ORDER = [
     {"evaluation", "evaluator"},
     {"watching", "evaluator_process"},
     {"training"},
+    {"starting"},
     {"bench", "learner_process", "card", "dashboard"},
     {"exporting"},
     {"hub"},
@@ -35,7 +36,7 @@ LEVEL = {unit: level for level, units in enumerate(ORDER) for unit in units}
 
 WHERE_TENSORS_ARE = {
     *("networks", "losses", "parameters", "optimisers", "policy", "learner"),
-    *("batcher", "checkpoint", "evaluation", "training", "bench", "learners", "broken_batch"),
+    *("batcher", "checkpoint", "evaluation", "training", "starting", "bench", "learners", "broken_batch"),
     *("exports", "exporting"),
 }
 

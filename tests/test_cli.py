@@ -11,7 +11,7 @@ import pytest
 import pronk.cli
 from pronk.checkpoint import RunDirectory, load_checkpoint
 from pronk.config import load_config, preset_names
-from pronk.training import train
+from pronk.starting import train
 from pronk.types import UserError
 
 HERE = Path(__file__).parent

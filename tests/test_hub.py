@@ -18,7 +18,7 @@ from safetensors import safe_open
 
 from pronk import hub
 from pronk.config import load_config
-from pronk.training import train
+from pronk.starting import train
 from pronk.types import Failure, UserError
 
 SHORT = ["transport=local", "run.total_steps=1280", "network.hidden=[16]", "run.log_every_seconds=0.01"]

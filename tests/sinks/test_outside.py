@@ -18,7 +18,7 @@ from processes import read_metrics
 
 from pronk.config import load_config
 from pronk.sinks import outside
-from pronk.training import train
+from pronk.starting import train
 from pronk.types import UserError
 
 SHORT = ["transport=local", "run.total_steps=640", "run.log_every_seconds=0.001"]
