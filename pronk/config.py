@@ -75,7 +75,10 @@ class Config(Section):
         return self.learner.batch_size // (1 if self.learners.count == "auto" else self.learners.count)
 
     def resolved(self) -> Config:
-        """The configuration with every `auto` replaced by this machine's value (the device and the number of learners stay)."""
+        """The configuration with every `auto` replaced by this machine's value.
+
+        The device and the number of learners stay: the run finds them out.
+        """
         count = self.actors.count
         if count == "auto":
             count = 1 if self.transport.name == "local" else available_cores()

@@ -113,17 +113,18 @@ def train(
 
 def follow(place: Place, say: Say) -> dict[str, Any]:
     """Be another learner than 0, which says what to learn, logs, and writes the checkpoints."""
-    with following(place, say) as (group, welcome):
-        try:
+    try:
+        with following(place, say) as (group, welcome):
             config = part_of(validate(plain_yaml.parse(welcome["config"])), place)
             run = RunDirectory(Path(welcome["run"]))
             run.logs /= f"learner-{place.rank:03d}"
             run.logs.mkdir(parents=True, exist_ok=True)
             learner = learner_for(config, place)
             return concluded(Training(config, run, learner, False, group.say, group).go(None))
-        except Exception as error:
-            group.leave("failed", str(error))
-            raise
+    except Left as left:  # before there was anything to do
+        if left.outcome == "failed":
+            raise Failure(left.message) from None
+        return concluded({"outcome": left.outcome, "run": ""})
 
 
 def concluded(summary: dict[str, Any]) -> dict[str, Any]:
