@@ -16,12 +16,12 @@ from pronk.envs import probe_spec
 from pronk.failures import own_failures, time_limit
 from pronk.layout import UnrollLayout
 from pronk.learner import Learner, choose_device
-from pronk.learners import Place, find_place, following, leading, part_of, whole_run
+from pronk.learners import Left, Place, find_place, following, leading, part_of, whole_run
 from pronk.sinks import Sink
 from pronk.sinks.outside import check_sinks
 from pronk.training import Say, Training
 from pronk.transport.security import check_gateway
-from pronk.types import UserError
+from pronk.types import Failure, UserError
 from pronk.watching import film_final
 
 
@@ -77,17 +77,18 @@ def train(
 
 def follow(place: Place, say: Say) -> dict[str, Any]:
     """Be another learner than 0, which says what to learn, logs, and writes the checkpoints."""
-    with following(place, say) as (group, welcome):
-        try:
+    try:
+        with following(place, say) as (group, welcome):
             config = part_of(validate(plain_yaml.parse(welcome["config"])), place)
             run = RunDirectory(Path(welcome["run"]))
             run.logs /= f"learner-{place.rank:03d}"
             run.logs.mkdir(parents=True, exist_ok=True)
             learner = learner_for(config, place)
             return concluded(Training(config, run, learner, False, group.say, group).go(None))
-        except Exception as error:
-            group.leave("failed", str(error))
-            raise
+    except Left as left:  # before there was anything to do
+        if left.outcome == "failed":
+            raise Failure(left.message) from None
+        return concluded({"outcome": left.outcome, "run": ""})
 
 
 def concluded(summary: dict[str, Any]) -> dict[str, Any]:

@@ -70,27 +70,29 @@ class Follower(Member):
 
     def __init__(self, place: Place, say: Callable[[str], None]) -> None:
         """Calls learner 0; `say` gets a word while nobody answers."""
-        store = call_store(place, say)
+        try:
+            store = call_store(place, say)
+            word = json.loads(store.get(KEY))
+            if word.get("kind") == "left":
+                raise Left(word["outcome"], word["message"])
+            self._line = Line(socket.create_connection((place.host, word["port"])))
+            self._line.send({"kind": "hello", "rank": place.rank, "token": word["token"], "version": __version__})
+        except (OSError, RuntimeError, Gone) as error:
+            raise Failure(f"learner 0 at {place.host}:{place.port} is gone ({brief(error)})") from None
         super().__init__(place, store)
         self._left = False
         self._inbox: deque[Message] = deque()
-        port, token = json.loads(store.get(KEY))
-        self._line = Line(socket.create_connection((place.host, port)))
-        self._line.send({"kind": "hello", "rank": place.rank, "token": token, "version": __version__})
 
     def welcome(self) -> Message:
         """What learner 0 has to say to everybody."""
-        try:
-            message = self.wait_for("welcome")
-        except Left as left:
-            raise Failure(left.message or left.outcome) from None
+        message = self.wait_for("welcome")
         self.reduction = message["reduction"]
         return message
 
-    def __exit__(self, *_: object) -> None:
-        self.leave("failed", "failed")  # unless another reason was given before
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self.leave("failed", str(error))  # unless another reason was given before
         self._line.close()
-        super().__exit__()
+        super().__exit__(kind, error, trace)
 
     def say(self, text: str) -> None:
         """To the user, who watches learner 0."""

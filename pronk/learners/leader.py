@@ -67,26 +67,29 @@ class Leader(Member):
         self._token = secrets.token_hex(16)
         self._processes: Processes | None = None
         self._welcome: Message = {}
+        self._logs = Path()
+        self._invited = False
         self._lines: dict[int, Line] = {}
         self._notes: dict[int, Message] = {}
         self._left = False
 
-    def __exit__(self, *_: object) -> None:
-        self.leave("failed", "learner 0 failed")  # unless another reason was given before
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self.leave("failed", f"learner 0 failed: {error}")  # unless another reason was given before
         for line in self._lines.values():
             line.close()
         self._listener.close()
-        super().__exit__()
+        super().__exit__(kind, error, trace)
 
     def invite(self, welcome: Message, logs: Path) -> None:
-        """Let the others come; everybody gets `welcome`. Where nobody else starts them, they are started here."""
-        self._welcome = welcome | {"reduction": self.reduction}
-        self._store.set(KEY, json.dumps([self._listener.getsockname()[1], self._token]))
-        if self._starts_others:
-            self._processes = self._stack.enter_context(Processes(self._place, logs))
+        """What everybody gets to know on arrival, and where those write their logs that are started here."""
+        self._welcome, self._logs = welcome | {"reduction": self.reduction}, logs
 
     def _gather(self, interrupts: Interrupts) -> None:
-        """Wait until everybody has called."""
+        """Let the others come, or start them where nobody else does, and wait until everybody has called."""
+        self._invited = True
+        self._store.set(KEY, json.dumps({"port": self._listener.getsockname()[1], "token": self._token}))
+        if self._starts_others:
+            self._processes = self._stack.enter_context(Processes(self._place, self._logs))
         strangers: list[Line] = []
         address, patience = f"{self._place.host}:{self._place.port}", Patience(JOIN_SECONDS)
         try:
@@ -160,7 +163,11 @@ class Leader(Member):
         """See `Group`."""
         if not self._left:
             self._left = True
-            self._tell({"kind": "left", "outcome": outcome, "message": message})
+            left = {"kind": "left", "outcome": outcome, "message": message}
+            self._tell(left)
+            if not self._invited:  # those that are on their way find it in the store
+                with contextlib.suppress(RuntimeError):
+                    self._store.set(KEY, json.dumps(left))
 
     def _everybody(self, mine: Message, interrupts: Interrupts) -> list[Message]:
         """What everybody tells, by rank, when the last has told it."""

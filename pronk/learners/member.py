@@ -38,7 +38,7 @@ class Member:
     def __enter__(self) -> Any:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         self._stack.close()
 
     def _connect(self, backend: str, own_host: str, tensors: list[Tensor]) -> None:
