@@ -11,7 +11,8 @@ from rich.table import Table
 
 from pronk.cli.shell import Overrides, Source, app, out
 from pronk.config import load_config, preset_names
-from pronk.dashboard.runs import is_locked, is_run
+from pronk.dashboard.runs import is_run
+from pronk.runs import find_run_path, is_locked
 from pronk.types import UserError
 
 
@@ -59,9 +60,7 @@ def run_to_measure(source: str, overrides: list[str] | None) -> Path | None:
     """The run that is meant, if it is one."""
     if source in preset_names() or not (source == "last" or is_run(Path(source))):
         return None
-    from pronk.checkpoint import find_run
-
-    run = find_run(source).path
+    run = find_run_path(source)
     if overrides:
         raise UserError(f"{overrides[0]!r}: a run is measured as it is; leave it out, or give {run / 'config.yaml'}")
     if is_locked(run):

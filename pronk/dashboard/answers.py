@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pronk.dashboard import runs, series
+from pronk.runs import flat
 
 POINTS = 500  # of a curve, unless asked otherwise: more than one per pixel cannot be seen
 MOST_POINTS = 5000
@@ -41,7 +42,7 @@ def one_run(folder: Path, question: Question) -> dict[str, Any]:
         "path": str(path),
         "now": time.time(),
         **runs.overview(path),
-        "config": {key: as_text(value) for key, value in runs.flat(tree).items()},
+        "config": {key: as_text(value) for key, value in flat(tree).items()},
         "lag": runs.read_json(path / "lag.json").get("columns"),
         "actors": runs.read_json(path / "logs" / "actors.json"),
         "limit": limit(folder, name, path),
@@ -74,7 +75,7 @@ def difference(folder: Path, question: Question) -> dict[str, Any]:
     """The keys in which the configurations of several runs differ, and how many are the same in all."""
     known = runs.find(folder)
     names = [name for name in dict.fromkeys(question.get("run", [])) if name in known]
-    trees = [runs.flat(runs.configuration(known[name])) for name in names]
+    trees = [flat(runs.configuration(known[name])) for name in names]
     keys = dict.fromkeys(key for tree in trees for key in tree)
     rows = [(key, [as_text(tree[key]) if key in tree else None for tree in trees]) for key in keys]
     differing = [{"key": key, "values": values} for key, values in rows if len(set(values)) > 1]

@@ -6,7 +6,6 @@ being written or of another version of Pronk, is left out: a page that shows the
 
 from __future__ import annotations
 
-import fcntl
 import functools
 import json
 import os
@@ -18,10 +17,10 @@ import yaml
 
 from pronk import plain_yaml
 from pronk.dashboard import series
+from pronk.runs import ENDED, is_locked
 
 DEEPEST = 3  # folders below the one asked for: runs/sweep/a-1
 SPARKS = 32  # points of the small curve in the table of runs
-OUTCOMES = ("solved", "finished", "interrupted", "failed")
 
 
 def find(folder: Path) -> dict[str, Path]:
@@ -72,29 +71,12 @@ def overview(path: Path) -> dict[str, Any]:
 
 
 def state(path: Path, line: dict[str, Any], done: dict[str, Any]) -> str:
-    """running, solved, finished, interrupted, failed; `died` if it ended without a word; `unknown` to this version."""
+    """running, solved, finished, interrupted, failed; `killed`: ended without a word; `unknown` to this version."""
     if is_locked(path):
         return "running"
     if not done or (series.number(line.get("updates")) or 0) > (series.number(done.get("updates")) or 0):
-        return "died"  # no summary, or that of an earlier session
-    return done["outcome"] if done.get("outcome") in OUTCOMES else "unknown"
-
-
-def is_locked(path: Path) -> bool:
-    """Whether a training holds the run: see `RunDirectory.locked`."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:  # a file system without locks
-        return False
-    finally:
-        os.close(descriptor)
-    return False
+        return "killed"  # no summary, or that of an earlier session
+    return done["outcome"] if done.get("outcome") in ENDED else "unknown"
 
 
 def latest(path: Path) -> dict[str, Any]:
@@ -160,14 +142,3 @@ def changed(path: Path) -> float | None:
         if with_time:
             return round(min(with_time / 1e9, time.time()), 1)
     return None
-
-
-def flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """`section.key` -> value, as overrides are written."""
-    rows: dict[str, Any] = {}
-    for key, value in tree.items():
-        if isinstance(value, dict) and value:
-            rows |= flat(value, f"{prefix}{key}.")
-        else:
-            rows[f"{prefix}{key}"] = value
-    return rows

@@ -100,7 +100,7 @@ def test_every_page_of_every_kind_of_run_opens_without_a_complaint(driver: Any, 
     with visit(driver, folder) as page:
         page.open()
         assert page.text("#folder").startswith("3 in ")
-        assert {"solved", "unknown", "died"} <= set(page.text("#runs").split())
+        assert {"solved", "unknown", "killed"} <= set(page.text("#runs").split())
         page.open("run?run=whole%20%3Cb%3E%26")
         assert page.text("h1") == "whole <b>&"
         assert "of the machine's limit" in page.text("#tiles")
@@ -152,7 +152,7 @@ def test_a_real_training_advances_on_the_page(driver: Any, tmp_path: Path) -> No
         assert steps == sorted(set(steps))
         page.wait(lambda: "playing" in page.text("#actors") or "waits" in page.text("#actors"), "the actor at play")
         training.send(signal.SIGKILL)
-        page.wait(lambda: page.text("#state") == "died", "its death to be seen")
+        page.wait(lambda: page.text("#state") == "killed", "its death to be seen")
 
 
 WHAT_MOVES = """return [document.body.dataset.steps, document.querySelector('#tiles').innerText,

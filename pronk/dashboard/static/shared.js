@@ -90,7 +90,7 @@ const STATES = {
   finished: ["good", "it went through all its steps"],
   interrupted: ["warn", "it was stopped and can go on with --resume"],
   failed: ["bad", "it could not go on; its logs say why"],
-  died: ["bad", "its process ended without a word; it may go on with --resume"],
+  killed: ["bad", "its process ended without a word; it may go on with --resume"],
   unknown: ["", "it was left by another version of Pronk"],
 };
 export function pill(state) {

@@ -19,18 +19,18 @@ def state_of(path: Path) -> str:
     return runs.overview(path)["state"]
 
 
-@pytest.mark.parametrize("outcome", runs.OUTCOMES)
+@pytest.mark.parametrize("outcome", runs.ENDED)
 def test_the_summary_says_how_it_ended(tmp_path: Path, outcome: str) -> None:
     assert state_of(make_run(tmp_path / "run", 5, outcome)) == outcome
 
 
-def test_a_run_without_a_last_word_died(tmp_path: Path) -> None:
-    assert state_of(make_run(tmp_path / "a", 5, None)) == "died"
-    assert state_of(make_run(tmp_path / "b", 0, None)) == "died"
+def test_a_run_without_a_last_word_was_killed(tmp_path: Path) -> None:
+    assert state_of(make_run(tmp_path / "a", 5, None)) == "killed"
+    assert state_of(make_run(tmp_path / "b", 0, None)) == "killed"
     resumed = make_run(tmp_path / "c", 5, "interrupted")
     with open(resumed / "metrics.jsonl", "a") as file:
         file.write(json.dumps({"updates": 10_000}) + "\n")
-    assert state_of(resumed) == "died", "the summary is of the session before"
+    assert state_of(resumed) == "killed", "the summary is of the session before"
 
 
 def test_whoever_holds_the_lock_is_running(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_a_real_run_tells_of_its_actors_and_its_lag_and_dies_when_killed(tmp_pat
         assert sum(now["lag"].values()) % 16 == 0, "columns of batches"
         training.send(signal.SIGKILL)
         training.wait()
-    wait_until(lambda: state_of(path) == "died", 10, "the lock's end")
+    wait_until(lambda: state_of(path) == "killed", 10, "the lock's end")
     assert not list(path.glob("*.tmp"))
 
 
