@@ -1,70 +1,91 @@
 """What evaluation beside training costs: `python benchmarks/evaluator_cost.py`.
 
-The same training with and without an evaluator, alternating, so that a noisy machine is equally noisy for both. The
-evaluator is kept busy: an evaluation begins as soon as the last has ended. Prints trained steps/s of both, their ratio,
-and the evaluator's share of the cores (its processor time / cores x wall time): the drop should not exceed the share.
+One training with an evaluator that is kept busy: an evaluation begins as soon as the last has ended. The evaluator is
+stopped and let go on (SIGSTOP, SIGCONT) every other second or two, so that both halves of a pair meet the same machine,
+however noisy. Prints trained steps/s with and without it, the median ratio of the pairs with its 95% interval, and the
+evaluator's share of the cores while it ran: the drop should not exceed the share.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
+import random
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from pronk.config import available_cores
 
 TICKS = os.sysconf("SC_CLK_TCK")
-BUSY = ["--evaluate", "evaluation.every_seconds=0.001", "evaluation.final_seconds=0"]
+SETTLE = 0.2  # seconds after a switch that are not measured
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--preset", default="cartpole")
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=15.0, help="measured, of each training")
-    parser.add_argument("--warm-up", type=float, default=10.0, help="seconds before that: everybody has started")
+    parser.add_argument("--pairs", type=int, default=40)
+    parser.add_argument("--seconds", type=float, default=1.5, help="of each half of a pair")
     options = parser.parse_args()
-    ratios, shares, evaluations = [], [], 0
-    with tempfile.TemporaryDirectory() as folder:
-        for repeat in range(options.repeats):
-            alone, _, _ = measure(Path(folder) / f"{repeat}-alone", options, [])
-            beside, share, count = measure(Path(folder) / f"{repeat}-beside", options, BUSY)
-            ratios.append(beside / alone)
-            shares.append(share)
-            evaluations += count
-            print(
-                f"alone {alone:>9,.0f} steps/s   with an evaluator {beside:>9,.0f} ({count} evaluations)   "
-                f"ratio {ratios[-1]:.3f}   evaluator's share of {available_cores()} cores {share:.1%}",
-                flush=True,
-            )
-    ratio, share = statistics.median(ratios), statistics.median(shares)
-    print(f"median ratio {ratio:.3f}: a drop of {1 - ratio:.1%}, with a median share of {share:.1%}")
+    rates: dict[bool, list[float]] = {True: [], False: []}
+    used = wall = 0.0
+    with tempfile.TemporaryDirectory() as folder, training(Path(folder) / "run", options.preset) as (run, evaluator):
+        before = len(lines(run / "eval.jsonl"))
+        for _ in range(options.pairs):
+            for plays in random.sample([True, False], 2):
+                os.kill(evaluator, signal.SIGCONT if plays else signal.SIGSTOP)
+                time.sleep(SETTLE)
+                busy, began = processor_seconds(evaluator), time.monotonic()
+                rates[plays].append(trained(run, options.seconds))
+                if plays:
+                    used, wall = used + processor_seconds(evaluator) - busy, wall + time.monotonic() - began
+        count = len(lines(run / "eval.jsonl")) - before
+    ratios = [beside / alone for beside, alone in zip(rates[True], rates[False], strict=True)]
+    low, high = interval(ratios)
+    share = used / wall / available_cores()
+    alone, beside = statistics.median(rates[False]), statistics.median(rates[True])
+    print(f"{options.pairs} pairs of {options.seconds:g} s on {available_cores()} cores; {count} evaluations")
+    print(f"alone {alone:,.0f} steps/s, with the evaluator {beside:,.0f}")
+    print(f"ratio {statistics.median(ratios):.3f} (95% interval of the median {low:.3f} to {high:.3f})")
+    print(f"drop {1 - statistics.median(ratios):.1%}; the evaluator's share of the cores {share:.1%}")
 
 
-def measure(run: Path, options: argparse.Namespace, extra: list[str]) -> tuple[float, float, int]:
-    """Steps/s between two instants of a training, the evaluator's share meanwhile, and how many it evaluated."""
+@contextlib.contextmanager
+def training(run: Path, preset: str) -> Iterator[tuple[Path, int]]:
+    """A training without an end, once it has been evaluated for the first time; and the evaluator's process."""
     endless = ["run.total_steps=1e12", "run.stop_return=null", "optimiser.schedule=constant"]
-    command = [sys.executable, "-m", "pronk", "train", options.preset, *endless, *extra, "--quiet"]
-    training = subprocess.Popen([*command, "run.log_every_seconds=0.2", "--run-dir", str(run)])
+    busy = ["--evaluate", "evaluation.every_seconds=0.001", "run.log_every_seconds=0.05"]
+    command = [sys.executable, "-m", "pronk", "train", preset, *endless, *busy, "--quiet", "--run-dir", str(run)]
+    process = subprocess.Popen(command)
     try:
-        while not lines(run / "metrics.jsonl") or (extra and not lines(run / "eval.jsonl")):
+        while not lines(run / "eval.jsonl"):
             time.sleep(0.1)
-            assert training.poll() is None, "it ended by itself"
-        time.sleep(options.warm_up)
-        began, busy, done = last(run), processor_seconds(run), len(lines(run / "eval.jsonl"))
-        time.sleep(options.seconds)
-        ended, busy, done = last(run), processor_seconds(run) - busy, len(lines(run / "eval.jsonl")) - done
+            assert process.poll() is None, "it ended by itself"
+        yield run, int((run / "logs" / "evaluator.log").read_text().partition("pid ")[2].partition(")")[0])
     finally:
-        training.terminate()
-        training.wait()
-    seconds = ended["wall_seconds"] - began["wall_seconds"]
-    return (ended["env_steps"] - began["env_steps"]) / seconds, busy / seconds / available_cores(), done
+        process.terminate()
+        process.wait()
+
+
+def trained(run: Path, seconds: float) -> float:
+    """Steps/s from now on, for so long."""
+    began = last(run)
+    time.sleep(seconds)
+    ended = last(run)
+    return (ended["env_steps"] - began["env_steps"]) / (ended["wall_seconds"] - began["wall_seconds"])
+
+
+def interval(values: list[float], draws: int = 2000) -> tuple[float, float]:
+    """Of the median, by drawing again."""
+    medians = sorted(statistics.median(random.choices(values, k=len(values))) for _ in range(draws))
+    return medians[draws // 40], medians[-draws // 40]
 
 
 def lines(file: Path) -> list[str]:
@@ -75,12 +96,8 @@ def last(run: Path) -> dict[str, float]:
     return json.loads((run / "metrics.jsonl").read_text().rpartition("\n")[0].rpartition("\n")[2])
 
 
-def processor_seconds(run: Path) -> float:
-    """Of the evaluator, from /proc; 0 where there is none."""
-    log = run / "logs" / "evaluator.log"
-    if not log.exists():
-        return 0.0
-    pid = log.read_text().partition("pid ")[2].partition(")")[0]
+def processor_seconds(pid: int) -> float:
+    """That a process has used."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICKS
 
