@@ -52,7 +52,7 @@ def make_pictures(folder: Path) -> None:
             driver.get(server.url + page)
             wait_until(lambda: driver.execute_script("return document.body.dataset.ready") == "yes", 60, page)
 
-        choose_size(driver, 1240, 1010)
+        choose_size(driver, 1240, 1200)
         choose_theme(driver, "dark")
         show("compare?" + "&".join(f"run={name}" for name in SETTINGS))
         take_picture(driver, PICTURES / "dashboard-dark.png")
