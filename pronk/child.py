@@ -22,14 +22,17 @@ importlib.import_module(job["program"]).main(job)
 """
 
 
-def start(program: str, job: dict[str, Any], log: Path, descriptors: Sequence[int] = ()) -> subprocess.Popen[bytes]:
-    """Run `main(job)` of the module `program` in a process that writes to a log. Its standard input stays open."""
+def start(
+    program: str, job: dict[str, Any], log: Path, descriptors: Sequence[int] = (), answers: bool = False
+) -> subprocess.Popen[bytes]:
+    """Run `main(job)` of the module `program` in a process that writes to a log. Its standard input stays open; with
+    `answers` its standard output is a pipe to the parent."""
     job = {**job, "program": program, "path": sys.path, "parent": os.getpid()}
     with open(log, "ab") as file:
         process = subprocess.Popen(
             [sys.executable, "-P", "-c", START],
             stdin=subprocess.PIPE,
-            stdout=file,
+            stdout=subprocess.PIPE if answers else file,
             stderr=file,
             pass_fds=descriptors,
             start_new_session=True,  # the terminal's Ctrl-C is the parent's business

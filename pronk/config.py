@@ -70,6 +70,10 @@ class Config(Section):
                 f"{part} must be a multiple or a divisor of actors.envs ({envs}): "
                 f"try learner.batch_size={envs if learners == 'auto' else envs * learners}"
             )
+        if self.actors.count == 0 and self.transport.address is None:
+            raise ValueError("actors.count=0 leaves nobody to play, unless transport.address lets others join")
+        if self.transport.name == "local" and self.transport.address is not None:
+            raise ValueError("transport=local is one process; transport.address needs transport=shared_memory")
         return self
 
     @property
@@ -78,7 +82,7 @@ class Config(Section):
         return self.learner.batch_size // (1 if self.learners.count == "auto" else self.learners.count)
 
     def resolved(self) -> Config:
-        """The configuration with every `auto` replaced by this machine's value (the device stays `auto`)."""
+        """With every `auto` replaced by this machine's value; the device and the number of learners stay."""
         count = self.actors.count
         if count == "auto":
             count = 1 if self.transport.name == "local" else available_cores()
@@ -95,7 +99,7 @@ class Config(Section):
             if name.startswith("__main__:") and not one_process:
                 raise UserError(f"{key}: another process cannot import the script; put {name} in a module of its own")
         needed, room = batch // envs, count * self.actors.slots
-        if self.transport.name != "local" and needed > room:
+        if self.transport.name != "local" and self.transport.address is None and needed > room:
             raise UserError(
                 f"learner.batch_size={batch} joins {needed} unrolls of {envs} environments, but actors.count={count} "
                 f"with actors.slots={self.actors.slots} can have only {room} ready: raise one of these, or actors.envs"

@@ -11,6 +11,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from pronk.comparison import Group
 from pronk.curves import curve_of, summarised
 from pronk.explain import nearest
@@ -49,6 +51,8 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
 
 
 BANDS = ("range", "std")
+USUAL_SMOOTH = 0.05
+MARKS = 6  # on a line
 
 
 @dataclass(frozen=True)
@@ -56,8 +60,9 @@ class Options:
     """How the picture is drawn."""
 
     x: str = "steps"
-    smooth: float = 0.0
-    """Share of the horizontal axis that every point is averaged over."""
+    smooth: float | None = None
+    """Share of the horizontal axis that every point is averaged over. None: the return, which is a mean already, not at
+    all, and everything else, which is measured from one second to the next, as USUAL_SMOOTH."""
     band: str = "range"
     """Around the mean of several seeds: their `range`, or one standard deviation (`std`)."""
     title: str | None = None
@@ -171,9 +176,11 @@ def fill(
     options: Options,
 ) -> None:
     """One panel: a thin line for every seed, a thick one for their mean, a band around it."""
+    averaged = panel.metric in ("episode_return", "episode_length")
+    smooth = options.smooth if options.smooth is not None else 0.0 if averaged else USUAL_SMOOTH
     for index, group in enumerate(groups):
         look = looks[group.label]
-        curves = [curve_of(run, AXES[options.x], panel.metric, options.smooth) for run in group.runs]
+        curves = [curve_of(run, AXES[options.x], panel.metric, smooth) for run in group.runs]
         curves = [(x / unit[0], y) for x, y in curves if len(x)]
         if not curves:
             continue
@@ -183,12 +190,12 @@ def fill(
         x, mean, low, high = summarised(curves, options.band)
         if len(curves) > 1:
             axis.fill_between(x, low, high, color=look["color"], alpha=0.18, linewidth=0)
-        # A marker now and then, at another place for each line, tells lines apart that lie on one another.
-        every = (0.04 + 0.12 * index / max(1, len(groups)), 0.16)
-        few = len(x) < 3
-        axis.plot(x, mean, **look, markevery=None if few else every, markersize=4.5, markeredgewidth=0)
+        shift = (index + 0.5) / len(groups)  # marks at other places than those of other lines, which may lie below
+        marks = np.searchsorted(x, x[0] + (np.arange(MARKS) + shift) / MARKS * (x[-1] - x[0]))
+        few = len(x) <= MARKS
+        axis.plot(x, mean, **look, markevery=None if few else marks.tolist(), markersize=4.5, markeredgewidth=0)
         if few and not look["marker"]:
-            axis.plot(x, mean, color=look["color"], marker="o", linestyle="none")
+            axis.plot(x, mean, color=look["color"], marker="o", markersize=3.5, linestyle="none")
     axis.set_xlabel(unit[1].capitalize())
     axis.margins(x=0.01)
     axis.set_xlim(left=0)

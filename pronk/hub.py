@@ -10,13 +10,15 @@ import json
 import re
 import tempfile
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pronk.card import card
-from pronk.checkpoint import RunDirectory, find_run, write_atomically
 from pronk.config import Config, validate
 from pronk.named import import_extra
 from pronk.types import Failure, UserError
+
+if TYPE_CHECKING:
+    from pronk.checkpoint import RunDirectory
 
 FILES = ("README.md", "config.yaml", "curve.png", "model.safetensors", "model_safetensors.py", "scores.json")
 MARK = "library_name: pronk"  # in a card of ours
@@ -33,6 +35,8 @@ class Pushed(NamedTuple):
 
 def push(run: str | Path, repo: str, *, best: bool = False, episodes: int = 20, public: bool = False) -> Pushed:
     """Share a run's newest (or best) policy as `owner/name` on the Hub, or in a folder (`./name`)."""
+    from pronk.checkpoint import find_run
+
     if episodes < 0:
         raise UserError(f"--episodes: {episodes} does not fit: at least 0")
     is_local = repo.startswith(LOCAL) or repo in (".", "..")
@@ -64,6 +68,7 @@ def refuse_foreign(folder: Path) -> None:
 
 def gather(directory: RunDirectory, folder: Path, name: str, best: bool, episodes: int) -> dict[str, Any]:
     """Write FILES; gives the scores."""
+    from pronk.checkpoint import write_atomically
     from pronk.evaluation import checkpoint_of
     from pronk.exporting import export
 

@@ -181,14 +181,17 @@ class OptimiserConfig(Section):
 class ActorsConfig(Section):
     """Who plays."""
 
-    count: Annotated[int, Field(gt=0, le=10_000)] | Auto = "auto"
-    """Processes, of all learners together; every learner has at least one. `auto`: one per core."""
+    count: Annotated[int, Field(ge=0, le=10_000)] | Auto = "auto"
+    """Processes, of all learners together; every learner has at least one. `auto`: one per core. 0: only actors of
+    other machines play (transport.address)."""
     envs: Annotated[int, Field(gt=0, le=100_000)] | Auto = "auto"
     """Environments per actor. `auto`: 16, or what divides learner.batch_size."""
     unroll_length: Annotated[int, Field(gt=0, le=100_000)] = 20
     """Steps per unroll. G.1: 20; D.3: 100."""
     slots: Annotated[int, Field(ge=1, le=64)] = 2
     """Unrolls an actor may be ahead of the learner: bounds memory and policy lag."""
+    sync_every: Positive = 1
+    """Unrolls between two pulls of the parameters. More than one saves network and adds lag. Paper: 1."""
     threads: Threads = 1
     """Of torch, per actor process."""
     on_error: Literal["restart", "stop"] = "restart"
@@ -286,5 +289,33 @@ class RunConfig(Section):
 class TransportConfig(Section):
     """How unrolls and parameters travel."""
 
-    name: Literal["shared_memory", "local"] = "shared_memory"
-    """`local`: everything in one process and one thread, deterministic bit for bit."""
+    name: Literal["shared_memory", "local", "grpc"] = "shared_memory"
+    """Between the learner and its own actors. `local`: everything in one process and one thread, deterministic bit for
+    bit. `grpc`: over this machine's network, as actors of other machines do."""
+    address: str | None = None
+    """HOST:PORT where `pronk actor HOST:PORT` can join from anywhere and at any time; port 0 takes a free one. null:
+    nowhere. See docs/cluster.md."""
+    insecure: bool = False
+    """Listen on an address that other machines reach without TLS or without a token."""
+    certificate: str | None = None
+    """The learner's certificate, a PEM file: turns TLS on."""
+    private_key: str | None = None
+    """Of the certificate, a PEM file."""
+    client_ca: str | None = None
+    """A PEM file: actors must show a certificate that one of these authorities signed."""
+    token_file: str | None = None
+    """Holds the token that actors must show. null: the environment's PRONK_TOKEN, or none."""
+    compression: Literal["none", "lz4", "zstd"] = "none"
+    """Of unrolls on the network; needs `pip install pronk[compression]` on both sides."""
+    parameters_dtype: Literal["float32", "bfloat16", "float16"] = "float32"
+    """Of weights on the network. 16 bits halve what actors pull, and their policy then differs a little: V-trace
+    corrects for it."""
+    max_actors: Annotated[int, Field(gt=0, le=100_000)] | Auto = "auto"
+    """Actors of other machines at a time. `auto`: 1,024, or as many as half of this machine's memory has slots for."""
+    keepalive_seconds: Annotated[float, Field(ge=1, le=600)] = 8.0
+    """Of silence, after which the other side is asked; it is gone if it does not answer for as long again."""
+
+    @property
+    def listens(self) -> bool:
+        """Whether a gateway is needed."""
+        return self.address is not None or self.name == "grpc"

@@ -36,7 +36,7 @@ def plot(
     *,
     x: str = "steps",
     only: Sequence[str] = (),
-    smooth: float = 0.0,
+    smooth: float | None = None,
     band: str = "range",
     title: str | None = None,
     labels: Sequence[str] = (),
@@ -74,7 +74,7 @@ def check_options(options: Options) -> None:
     for name, value, choices in (("--x", options.x, tuple(AXES)), ("--band", options.band, BANDS)):
         if value not in choices:
             raise UserError(f"{name}: {value!r} is not one of {', '.join(choices)}{nearest(value, choices)}")
-    if not 0 <= options.smooth <= 0.5:
+    if options.smooth is not None and not 0 <= options.smooth <= 0.5:
         raise UserError(f"--smooth: {options.smooth:g} does not fit: a share of the axis, from 0 to 0.5")
 
 

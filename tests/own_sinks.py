@@ -46,5 +46,7 @@ class FailsToWrite(Notebook):
 
 
 class FailsToClose(Notebook):
+    def write(self, line: dict[str, Any]) -> None: ...
+
     def __exit__(self, *_: object) -> None:
         raise SystemExit("no route to host")

@@ -18,7 +18,7 @@ from safetensors import safe_open
 
 from pronk import hub
 from pronk.config import load_config
-from pronk.training import train
+from pronk.starting import train
 from pronk.types import Failure, UserError
 
 SHORT = ["transport=local", "run.total_steps=1280", "network.hidden=[16]", "run.log_every_seconds=0.01"]
@@ -30,6 +30,10 @@ def run(tmp_path_factory: Any) -> Path:
     train(load_config("CartPole-v1", SHORT), run_dir=path)
     (path / "logs" / "actor-0.log").write_text("hf_secret_token")
     return path
+
+
+def summary_of(run: Path) -> dict[str, Any]:
+    return json.loads((run / "summary.json").read_text())
 
 
 def test_a_folder_holds_all_that_is_shared_and_nothing_else(run: Path, tmp_path: Path) -> None:
@@ -45,7 +49,7 @@ def test_a_folder_holds_all_that_is_shared_and_nothing_else(run: Path, tmp_path:
     assert facts["library_name"] == "pronk"
     assert facts["model-index"][0]["results"][0]["metrics"][0]["value"].startswith(f"{mean:.1f} +/-")
     assert f"| mean return | {mean:.1f} +/-" in body
-    assert "1,280 steps" in body
+    assert f"{summary_of(run)['env_steps']:,} steps" in body
     assert "](curve.png)" in body
     assert (folder / "model_safetensors.py").read_text().strip() in body
     assert Image.open(folder / "curve.png").size[0] > 600
@@ -65,7 +69,8 @@ def test_a_shared_folder_acts_where_it_is_and_is_renewed(run: Path, tmp_path: Pa
 
 
 def test_the_runs_own_evaluation_of_this_checkpoint_is_the_score(run: Path, tmp_path: Path) -> None:
-    line = {"env_steps": 1280, "episodes": 7, "mean": 123.0, "std": 4.0, "min": 1.0, "max": 200.0, "mean_length": 9.0}
+    steps = summary_of(run)["env_steps"]
+    line = {"env_steps": steps, "episodes": 7, "mean": 123.0, "std": 4.0, "min": 1.0, "max": 200.0, "mean_length": 9.0}
     lines = [{**line, "env_steps": 640, "mean": 1.0}, line]
     (run / "eval.jsonl").write_text("".join(json.dumps({**each, "deterministic": True}) + "\n" for each in lines) + "{")
     try:
@@ -138,7 +143,7 @@ class Answers(http.server.BaseHTTPRequestHandler):
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         if self.path == "/api/repos/create":
             self.server.created = json.loads(body)
-            self.answer({"url": "http://hub/me/mine"})
+            self.answer({"url": "https://huggingface.co/me/mine"})
         elif "/preupload/" in self.path:
             files = [{**file, "uploadMode": "regular", "shouldIgnore": False} for file in json.loads(body)["files"]]
             self.answer({"files": files})
@@ -146,7 +151,9 @@ class Answers(http.server.BaseHTTPRequestHandler):
             for line in map(json.loads, body.splitlines()):
                 if line["key"] == "file":
                     self.server.received[line["value"]["path"]] = line["value"]["content"].encode()
-            self.answer({"commitUrl": "http://hub/me/mine/commit/0", "commitOid": "0" * 40, "success": True})
+            self.answer(
+                {"commitUrl": "https://huggingface.co/me/mine/commit/0", "commitOid": "0" * 40, "success": True}
+            )
         else:
             self.answer({})
 

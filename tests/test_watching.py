@@ -7,7 +7,7 @@ from pronk.config import load_config
 from pronk.envs.filmed import make_filmed
 from pronk.evaluation import evaluate
 from pronk.film import CAPTION
-from pronk.training import train
+from pronk.starting import train
 from pronk.types import UserError
 from pronk.watching import digest, watch
 

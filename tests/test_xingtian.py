@@ -280,13 +280,16 @@ def test_a_file_of_another_kind_is_refused(file: Path, text: str, words: list[st
     assert [word for word in words if word not in ended.err] == [], ended.err
 
 
+LIKELIEST = ("evaluation.deterministic=true", "evaluation.episodes=100")
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_the_converted_cartpole_file_trains_to_solved(file: Path) -> None:
     assert command_line("convert", file.name, "--out", "mine.yaml").code == 0
     pronk = [sys.executable, "-m", "pronk"]
     done = subprocess.run(
-        [*pronk, "train", "mine.yaml", "--evaluate", "--run-dir", "run", "--quiet"],
+        [*pronk, "train", "mine.yaml", "-t", "train_with_evaluate", *LIKELIEST, "--run-dir", "run", "--quiet"],
         capture_output=True,
         text=True,
         timeout=800,

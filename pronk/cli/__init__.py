@@ -5,6 +5,8 @@ A command imports what it needs when it is called, so that `pronk --help` is ins
 
 # ruff: noqa: F401, I001
 import pronk.cli.train
+import pronk.cli.learner
+import pronk.cli.actor
 import pronk.cli.evaluate
 import pronk.cli.watch
 import pronk.cli.runs

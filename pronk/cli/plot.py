@@ -28,7 +28,13 @@ def plot(
             "May stand several times."
         ),
     ] = None,
-    smooth: Annotated[float, typer.Option(help="Average every point over this share of the axis, such as 0.05.")] = 0.0,
+    smooth: Annotated[
+        float | None,
+        typer.Option(
+            help="Average every point over this share of the axis [default: 0 for returns, which are means of 100 "
+            "episodes already, 0.05 for the rest]."
+        ),
+    ] = None,
     band: Annotated[str, typer.Option(help="Around the mean of several seeds: range or std.")] = "range",
     title: Annotated[str | None, typer.Option(help="Instead of the environment's name.")] = None,
     label: Annotated[

@@ -87,8 +87,8 @@ def train(
         display = PlainLines(title, config.run.total_steps, out)
     # A warning beside a live display has to go through the display's own console.
     say = (lambda message: warn(message, out)) if isinstance(display, Display) else warn
-    from pronk.training import TrainingInterrupted
-    from pronk.training import train as run_training
+    from pronk.starting import TrainingInterrupted
+    from pronk.starting import train as run_training
 
     code = 0
     try:
@@ -104,7 +104,7 @@ def follow_if_further(place: Place) -> None:
     """All that a further learner does. Learner 0 is the one to watch."""
     if place.rank == 0:
         return
-    from pronk.training import TrainingInterrupted, follow
+    from pronk.starting import TrainingInterrupted, follow
 
     try:
         follow(place, warn)
@@ -152,6 +152,8 @@ def show_summary(summary: dict[str, Any]) -> None:
         out.print(f"Evaluated: {evaluation(summary['evaluation'])}.", highlight=False, soft_wrap=True)
     hints = [
         ("play it", f"pronk eval {shlex.quote(run)}"),
+        ("watch it", f"pronk watch {shlex.quote(run)}"),
+        ("plot it", f"pronk plot {shlex.quote(run)}"),
         ("see curves", f"tensorboard --logdir {shlex.quote(run)}/tensorboard"),
         ("use it", f"import pronk; policy = pronk.load({run!r})"),
     ]

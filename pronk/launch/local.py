@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any, Protocol
 
 from pronk import child
 from pronk.launch.base import ActorFailed, Play, Watch
@@ -47,6 +48,26 @@ def playing(play: Play) -> Iterator[tuple[LearnerPort, Watch]]:
         yield port, launcher.watch
 
 
+class Tickets(Protocol):
+    """What the supervisor asks of a transport."""
+
+    def connect(self, actor: int) -> tuple[Any, contextlib.AbstractContextManager[Any]]:
+        """What a new process of this actor needs to join (a dataclass), and what to close once it has inherited it."""
+        ...
+
+    def delivered(self, actor: int) -> int:
+        """Unrolls this actor has sent, over all its lives."""
+        ...
+
+    def filled(self, actor: int) -> int:
+        """How many of this actor's slots wait to be learnt from."""
+        ...
+
+    def silent_seconds(self, actor: int) -> float:
+        """How long this actor has sent nothing although it could."""
+        ...
+
+
 @dataclass
 class Worker:
     """One actor over all its lives."""
@@ -62,9 +83,9 @@ class Worker:
 
 
 class LocalLauncher:
-    """`actors.count` processes over shared memory."""
+    """`actors.count` processes."""
 
-    def __init__(self, play: Play, transport: SharedMemoryTransport) -> None:
+    def __init__(self, play: Play, transport: Tickets) -> None:
         assert isinstance(play.config.actors.count, int), "resolved"
         self._play, self._settings, self._transport = play, play.config.actors, transport
         self._workers = [Worker(index) for index in range(play.config.actors.count)]

@@ -25,7 +25,8 @@ class MLflow:
         self._facts = facts
 
     def __enter__(self) -> MLflow:
-        logging.getLogger("alembic").setLevel(logging.WARNING)  # it tells of each table that it makes
+        for teller in ("alembic", "mlflow.store.db.utils"):  # of each table that they make
+            logging.getLogger(teller).setLevel(logging.WARNING)
         from mlflow.tracking import MlflowClient
 
         self._client, known = MlflowClient(), self._facts.path / "mlflow.id"

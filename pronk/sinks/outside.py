@@ -87,6 +87,7 @@ class Outside:
     def _work(self) -> None:
         try:
             with self._make() as sink:
+                self._problem = self._problem or getattr(sink, "problem", None)  # it can go on, but differently
                 while (task := self._lines.get()) is not None:
                     kind, line = task
                     if hasattr(sink, kind):

@@ -24,7 +24,7 @@ from pronk.evaluation import load
 from pronk.exporting import LARGEST_DIFFERENCE, Exported, Moment, export, largest_difference
 from pronk.exports import FORMATS
 from pronk.metrics import Metrics
-from pronk.training import learner_for
+from pronk.starting import learner_for
 from pronk.types import Failure, UserError
 
 SMALL = ["transport=local", "network.hidden=[16]"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import math
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -22,7 +23,7 @@ from test_learner import LSTM, batch_for, configured, learner_of, step, weights_
 from pronk.batcher import columns
 from pronk.interrupts import Interrupts
 from pronk.learner import Learner, NonFinite
-from pronk.learners import Group, Place, Share, Solo, following, leading
+from pronk.learners import Group, Left, Place, Share, Solo, following, leading
 from pronk.metrics import Experience
 from pronk.types import Unroll, map_unroll
 
@@ -38,7 +39,7 @@ CASES: dict[str, tuple[dict[str, Any], tuple[float, float]]] = {
     "nothing valid in one": ({}, (0.0, 0.9)),
     "nothing valid anywhere": ({"loss.reduction": "sum"}, (0.0, 0.0)),
 }
-BROKEN = "broken"
+BROKEN, KILLED = "broken", "killed"
 
 
 class Update(NamedTuple):
@@ -63,13 +64,17 @@ def whole_batch(learner: Learner, number: int, valid: tuple[float, float]) -> Un
 
 def update(group: Group, learner: Learner, batch: Unroll) -> Update:
     """As the training loop does it."""
-    report = learner.gradient(batch, lambda: None)
-    share = Share.of(map_unroll(lambda tensor: tensor.numpy(), batch), report, learner.version, True)
+    share = share_of(learner, batch)
     whole = group.meet(share, Interrupts())
     report = group.add_up(learner.gradients, share, whole)
     gradient = learner.gradients.clone()
     learner.update(report, RATE, batch)
     return Update(gradient, weights_of(learner).clone(), report, whole.experience)
+
+
+def share_of(learner: Learner, batch: Unroll) -> Share:
+    report = learner.gradient(batch, lambda: None)
+    return Share.of(map_unroll(lambda tensor: tensor.numpy(), batch), report, learner.version, True)
 
 
 def be(rank: int, group: Group, learner: Learner, valid: tuple[float, float]) -> list[Update]:
@@ -92,12 +97,29 @@ def break_one(rank: int, group: Group, learner: Learner) -> tuple[str, bool]:
     return "nothing", False
 
 
+def kill_one(rank: int, group: Group, learner: Learner) -> str:
+    """Learner 1 is killed where it hurts most: all have agreed to add up their gradients. What learner 0 says."""
+    learner.version = group.begin({"version": learner.version}, learner.tensors(), Interrupts())["version"]
+    batch = columns(whole_batch(learner, 1, (1.0, 1.0)), rank * HALF, HALF)
+    share = share_of(learner, batch)
+    whole = group.meet(share, Interrupts())
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    try:
+        group.add_up(learner.gradients, share, whole)
+    except Left as left:
+        return f"{left.outcome}: {left.message}"
+    return "nothing"
+
+
 def second(ports: dict[str, int], folder: Path) -> None:
     """Learner 1's whole life."""
     for name, port in ports.items():
         with following(Place(1, 2, host="127.0.0.1", port=port), print) as (group, _):
             changes, valid = CASES.get(name, ({}, (0, 0)))
             learner = make(changes, seed=2)  # other weights than learner 0's
+            if name == KILLED:
+                kill_one(1, group, learner)
             done = break_one(1, group, learner) if name == BROKEN else be(1, group, learner, valid)
             torch.save([tuple(each)[:2] for each in done] if name != BROKEN else done, folder / name)
             group.leave("finished")
@@ -111,7 +133,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def results(folder: Path) -> Iterator[dict[str, Any]]:
     """What learner 0 did in each case, while learner 1 did its half."""
-    names = [*CASES, BROKEN]
+    names = [*CASES, BROKEN, KILLED]
     ports = dict(zip(names, free_ports(len(names)), strict=True))
     command = [sys.executable, __file__, repr(ports), str(folder)]
     with subprocess.Popen(command, cwd=ROOT, env=environment()) as process:
@@ -123,10 +145,11 @@ def results(folder: Path) -> Iterator[dict[str, Any]]:
                 reduction = changes.get("loss.reduction", "mean")
                 with leading(Place(0, 2, host="127.0.0.1", port=port), reduction, print) as group:
                     group.invite({}, folder)
-                    done[name] = break_one(0, group, learner) if name == BROKEN else be(0, group, learner, valid)
+                    special = {BROKEN: break_one, KILLED: kill_one}.get(name)
+                    done[name] = special(0, group, learner) if special else be(0, group, learner, valid)
                     group.leave("finished")
             yield done
-            assert process.wait(30) == 0
+            assert process.wait(30) == -signal.SIGKILL
         finally:
             process.kill()
 
@@ -173,6 +196,10 @@ def test_a_nan_in_one_learner_stops_both_before_weights_are_touched(results, fol
     assert their_untouched
     assert ours == theirs
     assert "nan" in ours
+
+
+def test_a_learner_killed_inside_the_sum_is_noticed_and_named(results):
+    assert results[KILLED].startswith("failed: learner 1 is gone (127.0.0.1: ")
 
 
 if __name__ == "__main__":

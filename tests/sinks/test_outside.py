@@ -18,7 +18,7 @@ from processes import read_metrics
 
 from pronk.config import load_config
 from pronk.sinks import outside
-from pronk.training import train
+from pronk.starting import train
 from pronk.types import UserError
 
 SHORT = ["transport=local", "run.total_steps=640", "run.log_every_seconds=0.001"]
@@ -27,6 +27,7 @@ SHORT = ["transport=local", "run.total_steps=640", "run.log_every_seconds=0.001"
 @pytest.fixture
 def pages() -> Iterator[list[Any]]:
     Notebook.pages.clear()
+    Stuck.freed.clear()
     yield Notebook.pages
     Stuck.freed.set()
 
@@ -54,11 +55,17 @@ def test_a_sink_that_fails_is_said_once_and_the_others_go_on(name: str, tmp_path
     assert [page for page in pages if isinstance(page, dict)] == read_metrics(tmp_path / "run")
 
 
-def test_a_sink_that_hangs_is_left_behind(tmp_path: Path, pages: list[Any], monkeypatch: Any) -> None:
+@pytest.mark.parametrize(
+    ("room", "told"),
+    [(1, "too slow; some lines are lost"), (100, "not done 0.3 s after the training; what is left is lost")],
+)
+def test_a_sink_that_hangs_is_left_behind(
+    room: int, told: str, tmp_path: Path, pages: list[Any], monkeypatch: Any
+) -> None:
     monkeypatch.setattr(outside, "PATIENCE_SECONDS", 0.3)
-    monkeypatch.setattr(outside, "MOST_LINES", 2)
+    monkeypatch.setattr(outside, "MOST_LINES", room)
     said = trained(tmp_path / "run", "run.sinks=own_sinks:Stuck")
-    assert said == ["run.sinks: own_sinks:Stuck: too slow; some lines are lost (the training is not affected)"]
+    assert said == [f"run.sinks: own_sinks:Stuck: {told} (the training is not affected)"]
 
 
 def test_what_cannot_be_a_sink_is_said_before_anything_is_written(tmp_path: Path, monkeypatch: Any) -> None:
@@ -97,6 +104,23 @@ needs_mlflow = pytest.mark.skipif(not importlib.util.find_spec("mlflow"), reason
 KEY = "0123456789" * 4
 
 
+def wandb_records(log: Path) -> Iterator[bytes]:
+    """Of a .wandb file: LevelDB's log format, blocks of 32 KiB, after seven bytes of its own."""
+    content, at, record = log.read_bytes(), 7, b""
+    assert content.startswith(b":W&B")
+    while at + 7 <= len(content):
+        room = 32768 - at % 32768
+        if room < 7:
+            at += room
+            continue
+        size, kind = int.from_bytes(content[at + 4 : at + 6], "little"), content[at + 6]
+        record += content[at + 7 : at + 7 + size]
+        at += 7 + size
+        if kind in (1, 4):  # whole, or the last part
+            yield record
+            record = b""
+
+
 @needs_wandb
 def test_wandb_offline_has_every_line(tmp_path: Path) -> None:
     done = spawned(tmp_path / "run", "wandb", WANDB_MODE="offline")
@@ -105,11 +129,10 @@ def test_wandb_offline_has_every_line(tmp_path: Path) -> None:
     identity = (tmp_path / "run" / "wandb.id").read_text().strip()
     assert log.name == f"run-{identity}.wandb"
     from wandb.proto.wandb_internal_pb2 import Record
-    from wandb.sdk.internal.datastore import DataStore
 
-    store, history, config = DataStore(), [], {}
-    store.open_for_scan(str(log))
-    while data := store.scan_data():
+    history: list[dict[str, Any]] = []
+    config: dict[str, Any] = {}
+    for data in wandb_records(log):
         record = Record()
         record.ParseFromString(data)
         items = {item.key or "/".join(item.nested_key): json.loads(item.value_json) for item in record.history.item}
@@ -122,6 +145,7 @@ def test_wandb_offline_has_every_line(tmp_path: Path) -> None:
 
 
 @needs_wandb
+@pytest.mark.slow  # its patience is 20 s
 @pytest.mark.parametrize("service", ["absent", "silent"])
 def test_a_training_does_not_wait_for_wandb(service: str, tmp_path: Path) -> None:
     with silent_server() as server:
@@ -130,6 +154,8 @@ def test_a_training_does_not_wait_for_wandb(service: str, tmp_path: Path) -> Non
     assert done.returncode == 0, done.stderr
     assert "Finished." in done.stdout
     assert done.stderr.count("run.sinks: wandb") == 1
+    assert "`wandb sync` sends it" in done.stderr
+    assert list((tmp_path / "run" / "wandb").glob("offline-run-*/run-*.wandb"))
     assert "Traceback" not in done.stderr
     assert len(read_metrics(tmp_path / "run")) > 1
 
@@ -160,6 +186,7 @@ def test_mlflow_has_every_line_also_after_a_resume(tmp_path: Path) -> None:
 
 
 @needs_mlflow
+@pytest.mark.slow
 def test_a_training_does_not_wait_for_mlflow(tmp_path: Path) -> None:
     with silent_server() as server:
         done = spawned(tmp_path / "run", "mlflow", MLFLOW_TRACKING_URI=f"http://127.0.0.1:{server.getsockname()[1]}")
