@@ -36,7 +36,15 @@ def make_pictures(folder: Path) -> None:
         )
         assert done.code == 0, done.err
     assert command_line("bench", folder / "cartpole-default").code == 0
-    live = ("cartpole", LOG, "run.stop_return=null", "run.total_steps=2e6", "run.seed=3")
+    live = (
+        "cartpole",
+        LOG,
+        "run.stop_return=null",
+        "run.total_steps=2e6",
+        "run.seed=3",
+        "--evaluate",
+        "evaluation.every_seconds=2",
+    )
     with open_folder(folder, 0) as server, browser("--force-device-scale-factor=1") as driver:
         threading.Thread(target=server.serve_forever, daemon=True).start()
 
@@ -44,7 +52,7 @@ def make_pictures(folder: Path) -> None:
             driver.get(server.url + page)
             wait_until(lambda: driver.execute_script("return document.body.dataset.ready") == "yes", 60, page)
 
-        choose_size(driver, 1240, 1010)
+        choose_size(driver, 1240, 1200)
         choose_theme(driver, "dark")
         show("compare?" + "&".join(f"run={name}" for name in SETTINGS))
         take_picture(driver, PICTURES / "dashboard-dark.png")

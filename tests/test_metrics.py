@@ -79,16 +79,6 @@ def test_reports_and_lag_are_means_since_the_last_line() -> None:
     assert (line["loss"], line["entropy"], line["policy_lag"]) == (1.5, 0.25, 1.5)
 
 
-def test_lags_are_counted_by_column_over_the_whole_run() -> None:
-    metrics = Metrics(1)
-    metrics.record(batch(version=3), {}, 5)
-    metrics.line()
-    mixed = batch()
-    mixed.version[:] = [4, 6, 6]
-    metrics.record(mixed, {}, 6)
-    assert metrics.lags == {2: N + 1, 0: 2}
-
-
 def test_speed_and_waiting_are_measured_since_the_last_line() -> None:
     metrics = Metrics(1)
     with metrics.waiting():

@@ -65,14 +65,15 @@ function drawCurves() {
   byId("sampled").textContent = metrics.sampled ? `${whole(metrics.length)} points of a longer record` : "";
 }
 
-// Evaluations know their steps; other axes are read off the nearest line of metrics.
+// An evaluation that knows its steps only is placed on other axes by the nearest line of metrics.
 function evaluationLine() {
   const steps = evaluation.column("env_steps");
   if (!steps.length) return null;
   const key = byId("axis").value;
   const [from, to] = [metrics.column("env_steps"), metrics.column(key)];
-  const across = (step) => {
-    if (key === "env_steps" || !from.length) return step;
+  const own = evaluation.column(key);
+  const across = (step, at) => {
+    if (own.every((value) => value !== null) || !from.length) return own[at] ?? step;
     let i = from.findIndex((value) => value >= step);
     if (i < 0) i = from.length - 1;
     return key === "frames" && from[i] ? (step * to[i]) / from[i] : to[i];
