@@ -15,6 +15,8 @@ from typing import Any
 from pronk.sinks.outside import Facts, numbers, remembered
 
 AT_ONCE = 100  # parameters in one request: MLflow's own limit
+# Their defaults would try for many minutes; a program that has trained wants to end.
+IMPATIENT = {"MLFLOW_HTTP_REQUEST_TIMEOUT": "10", "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2"}
 LONGEST = 500  # characters of a parameter's value that every store takes
 
 
@@ -25,6 +27,8 @@ class MLflow:
         self._facts = facts
 
     def __enter__(self) -> MLflow:
+        for name, value in IMPATIENT.items():
+            os.environ.setdefault(name, value)
         for teller in ("alembic", "mlflow.store.db.utils"):  # of each table that they make
             logging.getLogger(teller).setLevel(logging.WARNING)
         from mlflow.tracking import MlflowClient

@@ -19,7 +19,8 @@ from pronk.types import UserError
 
 TABLE = {"wandb": "pronk.sinks.wandb:WeightsAndBiases", "mlflow": "pronk.sinks.mlflow:MLflow"}
 MOST_LINES = 10_000  # that may wait for a slow service, which is hours of them
-PATIENCE_SECONDS = 20.0  # with a sink that has lines left when the training is over
+PATIENCE_SECONDS = 60.0  # with a sink that has lines left when the training is over
+QUIET_SECONDS = 3.0  # of them, before the user is told what is being waited for
 
 
 class Facts(NamedTuple):
@@ -61,7 +62,10 @@ class Outside:
 
     def __exit__(self, *_: object) -> None:
         self._hand_over(None)
-        self._thread.join(PATIENCE_SECONDS)
+        self._thread.join(min(QUIET_SECONDS, PATIENCE_SECONDS))
+        if self._thread.is_alive() and PATIENCE_SECONDS > QUIET_SECONDS:
+            self._say(f"run.sinks: waiting for {self._name}, {PATIENCE_SECONDS:g} s at most (Ctrl-C twice to leave)")
+            self._thread.join(PATIENCE_SECONDS - QUIET_SECONDS)
         if self._thread.is_alive():
             self._problem = self._problem or f"not done {PATIENCE_SECONDS:g} s after the training; what is left is lost"
         self._say_problem()

@@ -92,6 +92,11 @@ def spawned(path: Path, sink: str, **environment: str) -> subprocess.CompletedPr
     return subprocess.run(command, capture_output=True, text=True, timeout=110, env=environment, cwd=path.parent)
 
 
+def without_waiting(said: str) -> str:
+    """A slow machine makes it say that it waits."""
+    return "".join(line for line in said.splitlines(keepends=True) if "run.sinks: waiting for" not in line)
+
+
 def silent_server() -> socket.socket:
     """Takes connections and never answers."""
     server = socket.create_server(("127.0.0.1", 0))
@@ -124,7 +129,7 @@ def wandb_records(log: Path) -> Iterator[bytes]:
 @needs_wandb
 def test_wandb_offline_has_every_line(tmp_path: Path) -> None:
     done = spawned(tmp_path / "run", "wandb", WANDB_MODE="offline")
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, without_waiting(done.stderr)) == (0, "")
     [log] = (tmp_path / "run" / "wandb").glob("offline-run-*/run-*.wandb")
     identity = (tmp_path / "run" / "wandb.id").read_text().strip()
     assert log.name == f"run-{identity}.wandb"
@@ -145,7 +150,7 @@ def test_wandb_offline_has_every_line(tmp_path: Path) -> None:
 
 
 @needs_wandb
-@pytest.mark.slow  # its patience is 20 s
+@pytest.mark.slow
 @pytest.mark.parametrize("service", ["absent", "silent"])
 def test_a_training_does_not_wait_for_wandb(service: str, tmp_path: Path) -> None:
     with silent_server() as server:
@@ -153,7 +158,7 @@ def test_a_training_does_not_wait_for_wandb(service: str, tmp_path: Path) -> Non
         done = spawned(tmp_path / "run", "wandb", WANDB_BASE_URL=f"http://127.0.0.1:{port}", WANDB_API_KEY=KEY)
     assert done.returncode == 0, done.stderr
     assert "Finished." in done.stdout
-    assert done.stderr.count("run.sinks: wandb") == 1
+    assert done.stderr.count("run.sinks: wandb:") == 1
     assert "`wandb sync` sends it" in done.stderr
     assert list((tmp_path / "run" / "wandb").glob("offline-run-*/run-*.wandb"))
     assert "Traceback" not in done.stderr
@@ -167,10 +172,10 @@ def test_mlflow_has_every_line_also_after_a_resume(tmp_path: Path) -> None:
         store = f"file://{tmp_path}/store"
     where = {"MLFLOW_TRACKING_URI": store, "MLFLOW_ALLOW_FILE_STORE": "true", "MLFLOW_EXPERIMENT_NAME": "tests"}
     done = spawned(tmp_path / "run", "mlflow", **where)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, without_waiting(done.stderr)) == (0, "")
     command = [sys.executable, "-m", "pronk", "train", str(tmp_path / "run"), "--resume", "run.total_steps=1280"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=110, env={**os.environ, **where})
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, without_waiting(done.stderr)) == (0, "")
     os.environ["MLFLOW_ALLOW_FILE_STORE"] = "true"
     from mlflow.tracking import MlflowClient
 
@@ -192,5 +197,5 @@ def test_a_training_does_not_wait_for_mlflow(tmp_path: Path) -> None:
         done = spawned(tmp_path / "run", "mlflow", MLFLOW_TRACKING_URI=f"http://127.0.0.1:{server.getsockname()[1]}")
     assert done.returncode == 0, done.stderr
     assert "Finished." in done.stdout
-    assert done.stderr.count("run.sinks: mlflow") == 1
+    assert done.stderr.count("run.sinks: mlflow:") == 1
     assert "Traceback" not in done.stderr
