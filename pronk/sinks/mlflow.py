@@ -16,7 +16,7 @@ from pronk.sinks.outside import Facts, numbers, remembered
 
 AT_ONCE = 100  # parameters in one request: MLflow's own limit
 # Their defaults would try for many minutes; a program that has trained wants to end.
-IMPATIENT = {"MLFLOW_HTTP_REQUEST_TIMEOUT": "10", "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2"}
+IMPATIENT = {"MLFLOW_HTTP_REQUEST_TIMEOUT": "10", "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1"}
 LONGEST = 500  # characters of a parameter's value that every store takes
 
 
@@ -64,9 +64,12 @@ class MLflow:
         from mlflow.exceptions import MlflowException
 
         name = os.environ.get("MLFLOW_EXPERIMENT_NAME", "pronk")
-        with contextlib.suppress(MlflowException):  # it is there already, or another training is faster
-            return self._client.create_experiment(name)
-        return self._client.get_experiment_by_name(name).experiment_id
+        known = self._client.get_experiment_by_name(name)
+        if known is None:
+            with contextlib.suppress(MlflowException):  # another training was faster
+                return self._client.create_experiment(name)
+            known = self._client.get_experiment_by_name(name)
+        return known.experiment_id
 
     def __exit__(self, *exception: object) -> None:
         self._client.set_terminated(self._identity, "FAILED" if exception[0] else "FINISHED")
