@@ -22,12 +22,16 @@ import numpy as np
 from pronk.config import available_cores, load_config
 from pronk.interrupts import Interrupts
 from pronk.launch.base import Play
-from pronk.launch.gateway import playing
+from pronk.launch.gateway import COPIES, playing
 from pronk.layout import UnrollLayout
+from pronk.transport.memory import keep_freed_memory
 from pronk.types import ActionSpec, ArraySpec, EnvSpec, Parameters, unroll_specs
 
 PARAMETERS_NBYTES = 6_400_000  # about those of the paper's deep network
 PAPER_STEPS = 62_500  # per second: 250,000 frames/s, of its largest experiment
+
+SLOTS = 2
+OWN_MEGABYTES = 300  # of Python, gRPC and 500 connections
 
 CLIENT = "from grpc_scale import simulate; import sys; simulate(*sys.argv[1:])"
 
@@ -56,6 +60,7 @@ def report(options: argparse.Namespace, folder: Path) -> None:
         "cartpole",
         [
             "actors.count=0",
+            f"actors.slots={SLOTS}",
             f"actors.envs={options.envs}",
             f"learner.batch_size={options.envs}",
             "transport.address=127.0.0.1:0",
@@ -72,6 +77,9 @@ def report(options: argparse.Namespace, folder: Path) -> None:
             clients = start_clients(options, address)
             try:
                 figures = take(options, layout, port, watch, clients)
+            except BaseException:
+                print((folder / "logs" / "gateway.log").read_text()[:2000])
+                raise
             finally:
                 for client in clients:
                     client.kill()
@@ -100,6 +108,12 @@ def take(
     due: dict[int, int] = {}
     wrong: list[str] = []
 
+    def look() -> None:
+        watch()
+        assert all(client.poll() is None for client in clients), "a client ended"
+
+    port.while_waiting = look
+
     def one() -> None:
         with port.unrolls(1) as [unroll]:
             who, number = (int(n) for n in unroll.observation.reshape(-1)[:16].view(np.int64))
@@ -113,6 +127,7 @@ def take(
         one()
         watch()
         assert time.monotonic() - began < 600, f"only {len(due)} actors came"
+        assert all(client.poll() is None for client in clients), "a client ended"
     joined = time.monotonic() - began
     count, most, began = sum(due.values()), 0.0, time.monotonic()
     gateway = gateway_pid()
@@ -155,8 +170,7 @@ def memory_of(pid: int) -> float:
 
 def show(options: argparse.Namespace, layout: UnrollLayout, figures: dict[str, Any], log: str) -> None:
     megabytes, steps = layout.nbytes / 1e6, 20 * options.envs
-    slots = 2
-    allowed = options.actors * (slots + 1) * megabytes
+    allowed = COPIES * options.actors * SLOTS * megabytes + OWN_MEGABYTES
     rate, wrong = figures["rate"], figures["wrong"]
     print(f"{options.actors} actors x {options.envs} environments, {available_cores()} cores")
     print(f"an unroll of {steps} steps has {megabytes:.2f} MB")
@@ -167,10 +181,10 @@ def show(options: argparse.Namespace, layout: UnrollLayout, figures: dict[str, A
     print(
         f"250K frames/s are {PAPER_STEPS:,} steps/s = {wanted:,.0f} MB/s: this is {rate * megabytes / wanted:.0%} of it"
     )
-    print(f"gateway's memory: {figures['memory']:,.0f} MB; the credits allow {allowed:,.0f} MB of unrolls")
+    print(f"gateway's memory: {figures['memory']:,.0f} MB; the credits bound it to {allowed:,.0f} MB")
     for line in wrong[:5]:
         print(line)
-    if wrong or "refused" in log:
+    if wrong or "refused" in log or figures["memory"] > allowed:
         raise SystemExit(1)
 
 
@@ -184,11 +198,13 @@ def simulate(address: str, count: str, envs: str, sync_every: str) -> None:
 async def simulate_all(address: str, count: int, envs: int, sync_every: int) -> None:
     import asyncio
 
-    await asyncio.gather(*(simulate_one(address, envs, sync_every) for _ in range(count)))
+    keep_freed_memory()
+    all_here = asyncio.Barrier(count)
+    await asyncio.gather(*(simulate_one(address, envs, sync_every, all_here) for _ in range(count)))
 
 
-async def simulate_one(address: str, envs: int, sync_every: int) -> None:
-    """What `GrpcActorPort` does, without a thread for each."""
+async def simulate_one(address: str, envs: int, sync_every: int, all_here: Any) -> None:
+    """What `GrpcActorPort` does, without a thread for each. All of a process begin to play together."""
     import grpc
 
     from pronk.transport.frames import HEADER, METHOD, PROTOCOL, Kind, pack, pack_talk, stream_options, talk, unpack
@@ -204,6 +220,7 @@ async def simulate_one(address: str, envs: int, sync_every: int) -> None:
         await stream.write(pack_talk(Kind.HELLO, {"protocol": PROTOCOL, "name": "simulated"}))
         who = talk(unpack(await stream.read()), Kind.WELCOME)["actor"]
         await stream.write(pack_talk(Kind.READY, {"layout": layout.digest}))
+        await all_here.wait()
         limit = number = 0
         while True:
             while number < limit:

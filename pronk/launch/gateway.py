@@ -33,6 +33,7 @@ MOST_FAILURES = 3
 FIRST_BACKOFF = 0.5  # seconds
 LOOPBACK = "127.0.0.1:0"
 USUAL_MOST_ACTORS = 1024
+COPIES = 3  # of an unroll that the gateway may hold at worst: as gRPC received it, as Python got it, and in its slot
 
 
 @contextlib.contextmanager
@@ -70,7 +71,7 @@ def max_actors(config: Config, nbytes: int) -> int:
     if config.transport.max_actors != "auto":
         return config.transport.max_actors
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return max(1, min(USUAL_MOST_ACTORS, memory // 2 // (nbytes * config.actors.slots)))
+    return max(1, min(USUAL_MOST_ACTORS, memory // 2 // (COPIES * nbytes * config.actors.slots)))
 
 
 @dataclass(frozen=True)

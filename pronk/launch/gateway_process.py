@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pronk.lifeline import die_with_parent
+from pronk.transport.memory import keep_freed_memory
 
 # What gRPC's own log says of those who never got as far as a conversation, and what it means.
 MEANINGS = {
@@ -22,10 +23,7 @@ MEANINGS = {
     "PEER_DID_NOT_RETURN_A_CERTIFICATE": "a TLS handshake failed: the actor showed no certificate",
     "CERTIFICATE_VERIFY_FAILED": "a TLS handshake failed: the actor's certificate is not signed by transport.client_ca",
     "Handshake failed": "a TLS handshake failed",
-    "Connect string mismatch": "a connection that does not begin like gRPC: another program, TLS, or random bytes",
-    "Failed parsing HTTP/2": "a connection that is not gRPC",
-    "before handshake timeout|[Hh]andshake timed out": "a connection that stayed silent",
-    "eepalive": "a connection whose other side no longer answers",
+    "Handshake timed out": "a connection that stayed silent",
 }
 OURS = r"^[IWEF]\d{4} [\d:.]+ +\d+ "  # how gRPC's lines begin; whatever else is written to stderr is kept as it is
 
@@ -36,9 +34,10 @@ def main(job: dict[str, Any]) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # the learner's business; when it goes, so does this
     allow_many_connections()
+    keep_freed_memory()
     log = os.dup(2)
     os.environ.setdefault("GRPC_VERBOSITY", "INFO")
-    os.environ.setdefault("GRPC_TRACE", "http2_ping")  # the one that tells why a connection ended
+    os.environ.setdefault("GRPC_TRACE", "handshaker")  # tells of those who never got as far as a conversation
     from pronk.layout import UnrollLayout
     from pronk.transport.gateway import Gateway, Rules
     from pronk.transport.notes import Notes

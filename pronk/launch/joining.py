@@ -19,6 +19,7 @@ from pronk.failures import own_failures
 from pronk.layout import UnrollLayout
 from pronk.transport import Closed
 from pronk.transport.grpc_actor import Connection, GrpcActorPort, Lost
+from pronk.transport.memory import keep_freed_memory
 from pronk.transport.security import Pass
 from pronk.types import Failure, UserError
 
@@ -50,6 +51,7 @@ class Joining:
 
     def run(self) -> None:
         """Play until the learner's run has ended."""
+        keep_freed_memory()
         connection: Connection | None = self._connect()
         while connection is not None:
             connection = self._play(connection)

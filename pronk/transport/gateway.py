@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import socket
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -32,6 +33,7 @@ HANDSHAKE_SECONDS = 10.0  # for a connection to become a conversation
 IDLE_SECONDS = 30.0  # after which a connection without a conversation is closed
 SPARE_CONNECTIONS = 2048  # besides those of actors: half-open ones must not keep an actor out
 FAREWELL_SECONDS = 2.0  # for actors to hear that the run has ended
+UNROLLS_AT_ONCE = 8  # between two looks at everything else
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,7 @@ class Gateway:
         self._indexes = list(range(rules.first_index, rules.first_index + rules.max_actors))
         self._lives: dict[int, int] = {}
         self._frame: tuple[Parameters | None, bytes] = (None, b"")
+        self._paced: deque[asyncio.Future[None]] = deque()
         self._over = asyncio.Event()
         self.finished = False  # whether the run has reached its end, so that nobody need wait for the learner's return
 
@@ -106,6 +109,8 @@ class Gateway:
         except Refused as refusal:
             self.notes.refused(peer, refusal.who, refusal.reason)
             await context.abort(refusal.code, refusal.reason)
+        except asyncio.CancelledError:  # gRPC's way to say that the other side is gone
+            return
 
     def _authenticate(self, context: Any) -> bool:
         """Whether it is one of the learner's own; raises for a stranger."""
@@ -183,6 +188,23 @@ class Gateway:
                 self.give_back(place.result())
             raise
 
+    async def turn(self) -> None:
+        """Wait for one's turn to read on. Only a few have it at a time, so that who joins need not wait until hundreds
+        who have something to send have been read: gRPC accepts one stream each time round asyncio's loop."""
+        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if not self._paced:
+            asyncio.get_running_loop().call_soon(self._let_some_read)
+        self._paced.append(place)
+        await place
+
+    def _let_some_read(self) -> None:
+        for _ in range(min(UNROLLS_AT_ONCE, len(self._paced))):
+            place = self._paced.popleft()
+            if not place.done():
+                place.set_result(None)
+        if self._paced:
+            asyncio.get_running_loop().call_soon(self._let_some_read)
+
     def give_back(self, slot: int) -> None:
         """A slot that nothing was sent in, or that the learner is done with."""
         while self._queue:
@@ -232,6 +254,7 @@ def server_options(rules: Rules) -> list[tuple[str, int]]:
         ("grpc.so_reuseport", 0),  # two learners on one port would each get half of the actors
         ("grpc.max_receive_message_length", max(LARGEST_TALK, HEADER.size + rules.layout.nbytes)),
         ("grpc.max_concurrent_streams", 2),
+        ("grpc.server_max_unrequested_time_in_server", 600),  # hundreds may join at once
         ("grpc.max_allowed_incoming_connections", rules.max_actors + SPARE_CONNECTIONS),
         ("grpc.server_handshake_timeout_ms", int(1000 * HANDSHAKE_SECONDS)),
         ("grpc.max_connection_idle_ms", int(1000 * IDLE_SECONDS)),

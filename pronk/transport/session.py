@@ -15,7 +15,7 @@ from pronk.transport.frames import LARGEST_TALK, PROTOCOL, BadFrame, Frame, Kind
 if TYPE_CHECKING:
     from pronk.transport.gateway import Gateway
 
-HELLO_SECONDS = 10.0  # for the first frame
+HELLO_SECONDS = 20.0  # for the first frame
 WRITE_SECONDS = 60.0  # for the other side to take a frame
 
 
@@ -114,6 +114,7 @@ class Session:
             if frame.kind is Kind.UNROLL:
                 await self._take(frame)
                 self._patience()
+                await self._gateway.turn()
             elif frame.kind is Kind.PULL:
                 self._asked = frame.number - 1
                 self._wake.set()
