@@ -171,9 +171,14 @@ def served(monkeypatch: Any) -> Iterator[Hub]:
         thread.join()
 
 
+def made_private(served: Hub) -> bool:
+    """As this version of the Hub's library asks for it."""
+    return served.created.get("private", served.created.get("visibility") == "private")
+
+
 def test_the_hub_receives_the_folder_and_it_is_private(run: Path, served: Hub) -> None:
     hub.push(run, "me/mine", episodes=0)
-    assert served.created["private"] is True
+    assert made_private(served)
     assert set(served.received) == set(hub.FILES)
     served.received.clear()
     served.private = False
@@ -181,7 +186,7 @@ def test_the_hub_receives_the_folder_and_it_is_private(run: Path, served: Hub) -
         hub.push(run, "me/mine", episodes=0)
     assert served.received == {}
     hub.push(run, "me/mine", episodes=0, public=True)
-    assert served.created["private"] is False
+    assert not made_private(served)
     assert set(served.received) == set(hub.FILES)
 
 
