@@ -15,11 +15,11 @@ FILES = sorted(ROOT.rglob("*.py"))
 # The units of one line never know one another; so seams do not.
 ORDER = [
     {"types", "explain", "seeding", "interrupts", "plain_yaml", "lifeline", "child", "knobs", "status_file"},
-    {"layout", "config", "named", "parameters", "failures", "atari_scores", "film", "window"},
+    {"layout", "config", "named", "parameters", "failures", "atari_scores"},
     {"runs", "xingtian"},
     {"envs", "networks", "losses", "transport", "sinks"},  # the seams of the story
-    {"metrics", "checkpoint", "policy", "optimisers", "comparison", "curves"},
-    {"actor", "batcher", "learner", "learners", "broken_batch", "figures"},
+    {"metrics", "checkpoint", "policy", "optimisers"},
+    {"actor", "batcher", "learner", "learners", "broken_batch"},
     {"launch", "plotting", "exports"},
     {"evaluation", "evaluator"},
     {"watching", "evaluator_process"},
@@ -31,7 +31,7 @@ ORDER = [
     {"cli"},
     {"__main__"},
 ]
-NOT_SEAMS = {"cli", "dashboard"}  # folders of parts that are not interchangeable
+NOT_SEAMS = {"cli", "dashboard", "plotting", "watching"}  # folders of parts that are not interchangeable
 LEVEL = {unit: level for level, units in enumerate(ORDER) for unit in units}
 
 WHERE_TENSORS_ARE = {

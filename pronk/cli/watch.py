@@ -33,8 +33,8 @@ def watch(
     play.gif --episodes 4` films four episodes side by side anywhere; .mp4 needs `pip install 'pronk[video]'`. Where
     neither can be done, every step is a line of text.
     """
-    from pronk.film import score_text
     from pronk.watching import watch as play
+    from pronk.watching.film import score_text
 
     with err.status("loading the agent ...") as status:
 

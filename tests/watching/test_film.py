@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pronk.film import CAPTION, Seat, as_rgb, compose, is_picture, open_film
 from pronk.types import UserError
+from pronk.watching.film import CAPTION, Seat, as_rgb, compose, is_picture, open_film
 
 
 def flat(value, shape=(20, 30, 3)):

@@ -1,6 +1,6 @@
 from made_runs import made_run
 
-from pronk.comparison import differences, group_runs
+from pronk.plotting.comparison import differences, group_runs
 from pronk.runs import Run
 
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from pronk.comparison import Group
-from pronk.curves import curve_of, summarised
 from pronk.explain import nearest
+from pronk.plotting.comparison import Group
+from pronk.plotting.curves import curve_of, summarised
 from pronk.runs import is_number
 from pronk.types import UserError
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from made_runs import made_run
 
-from pronk.curves import curve_of, smoothed, summarised
+from pronk.plotting.curves import curve_of, smoothed, summarised
 from pronk.runs import Run
 
 

@@ -13,9 +13,9 @@ import numpy as np
 
 from pronk.envs.filmed import Filmed, make_filmed
 from pronk.failures import own_failures
-from pronk.film import Seat, can_mp4, check_film, compose, is_picture, open_film, score_text
 from pronk.types import Array, Failure, Tree, UserError, leaves, map_tree
-from pronk.window import Window, draw_without_screen, why_no_window
+from pronk.watching.film import Seat, can_mp4, check_film, compose, is_picture, open_film, score_text
+from pronk.watching.window import Window, draw_without_screen, why_no_window
 
 MOST_SEATS = 9  # environments side by side, unless more are asked for
 FINAL_STEPS = 2_000  # of the clip at the end of a training

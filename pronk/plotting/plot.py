@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pronk.comparison import Group, group_runs
 from pronk.explain import nearest
-from pronk.figures import AXES, BANDS, Options, draw, styled
+from pronk.plotting.comparison import Group, group_runs
+from pronk.plotting.figures import AXES, BANDS, Options, draw, styled
 from pronk.runs import Run, find_runs, return_text
 from pronk.types import UserError
 

@@ -6,10 +6,10 @@ from processes import command_line
 from pronk.config import load_config
 from pronk.envs.filmed import make_filmed
 from pronk.evaluation import evaluate
-from pronk.film import CAPTION
 from pronk.starting import train
 from pronk.types import UserError
-from pronk.watching import digest, watch
+from pronk.watching.film import CAPTION
+from pronk.watching.watch import digest, watch
 
 SHORT = ["transport=local", "run.total_steps=640", "actors.envs=8", "learner.batch_size=8", "network.hidden=[16]"]
 ATARI = [

@@ -5,9 +5,9 @@ from made_runs import made_run
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from processes import command_line
 
-from pronk.comparison import group_runs
-from pronk.figures import Options, draw
 from pronk.plotting import plot
+from pronk.plotting.comparison import group_runs
+from pronk.plotting.figures import Options, draw
 from pronk.runs import Run, find_runs
 from pronk.types import UserError
 
