@@ -12,7 +12,7 @@ from typing import Any
 from processes import TESTS, Training, wait_until
 from through_grpc import Certificate
 
-START = 120.0  # seconds: a busy machine takes its time to import torch
+START = 240.0  # seconds: a busy machine takes its time to import torch
 SMALL = (
     "actors.envs=16",
     "actors.unroll_length=10",

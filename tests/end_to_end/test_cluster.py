@@ -98,6 +98,7 @@ def test_an_actor_waits_for_a_learner_that_was_killed_and_ends_with_the_run(tmp_
     assert summary["env_steps"] >= before + 20_000
 
 
+@pytest.mark.slow
 def test_own_and_other_actors_feed_one_learner(tmp_path):
     arguments = ["catch", *SMALL, "actors.count=1", "run.total_steps=1e9"]
     with contextlib.ExitStack() as stack:
@@ -130,6 +131,7 @@ def test_one_line_of_the_configuration_moves_a_run_to_grpc(tmp_path):
     assert "own" not in training.err
 
 
+@pytest.mark.slow
 def test_strangers_cost_the_learner_nothing(tmp_path, secured):
     """Half-open connections, plain text, random bytes: the learner learns on, and the log has each reason once."""
     arguments = ["catch", *SMALL, *tls(*secured), "actors.count=1", "run.total_steps=1e9"]
