@@ -25,7 +25,7 @@ _HOMES = {
     "evaluate": "evaluation",
     "load": "evaluation",
     "load_config": "config",
-    "train": "training",
+    "train": "starting",
 }
 
 

@@ -121,3 +121,7 @@ def test_there_is_no_drawer():
 def test_every_seam_declares_its_protocol():
     folders = {file.parent for file in FILES} - {ROOT, *(ROOT / name for name in NOT_SEAMS)}
     assert [folder.name for folder in sorted(folders) if not (folder / "base.py").is_file()] == []
+
+
+def test_every_public_name_is_there():
+    assert [name for name in pronk.__all__ if not hasattr(pronk, name)] == []
