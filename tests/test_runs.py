@@ -90,10 +90,9 @@ def test_a_run_that_went_on_after_its_summary_and_said_nothing_was_killed(tmp_pa
 
 def test_a_training_is_running_until_it_is_killed(tmp_path):
     (tmp_path / "runs").mkdir()
-    with Training(
-        tmp_path / "runs" / "one", "catch", *SIZES, "run.total_steps=100000000", "run.stop_return=null"
-    ) as it:
-        it.wait_for_updates()
+    endless = ["transport=local", "run.total_steps=100000000", "run.stop_return=null"]
+    with Training(tmp_path / "runs" / "one", "catch", *SIZES, *endless) as it:
+        it.wait_until(it.metrics, "the first line of metrics", seconds=100)
         assert Run(it.path).state == "running"
         listed = json.loads(command_line("runs", tmp_path / "runs", "--json").out)
         assert [(row["name"], row["state"]) for row in listed] == [("one", "running")]
