@@ -24,7 +24,7 @@ from pronk.config import Config, validate
 from pronk.envs import VectorEnv, make_env
 from pronk.envs.last_inputs import LastInputs
 from pronk.evaluation import checkpoint_of, restored_network
-from pronk.exports import FORMATS, Format, PlainPolicy, Run, make_format
+from pronk.exports import Format, PlainPolicy, Run, check_format, make_format
 from pronk.exports.plain_policy import LAST, next_name, state_name, units_of
 from pronk.exports.usage import usage
 from pronk.failures import own_failures
@@ -50,8 +50,7 @@ class Exported(NamedTuple):
 
 def export(run: str | Path, to: str = "onnx", out: str | Path | None = None, *, best: bool = False) -> Exported:
     """Write a run's newest (or best) policy to one file, and beside it a program that uses it without Pronk."""
-    if to not in FORMATS:
-        make_format(to, None)  # type: ignore[arg-type] # raises: said before the run is even looked for
+    check_format(to)
     directory = find_run(str(run))
     state = checkpoint_of(directory, best)
     config = validate(state["config"])

@@ -50,8 +50,13 @@ FORMATS = {
 }
 
 
-def make_format(name: str, policy: PlainPolicy) -> Format:
-    """The format of that name, for that policy."""
+def check_format(name: str) -> None:
+    """Refuse a name that is none."""
     if name not in FORMATS:
         raise UserError(f"--to: {name!r} is not one of {', '.join(FORMATS)}{nearest(name, FORMATS)}")
+
+
+def make_format(name: str, policy: PlainPolicy) -> Format:
+    """The format of that name, for that policy."""
+    check_format(name)
     return load(FORMATS[name])(policy)

@@ -17,6 +17,7 @@ from torch import Tensor
 from pronk.exports.base import Run
 from pronk.exports.plain_policy import PlainPolicy
 from pronk.named import import_extra
+from pronk.types import Failure
 
 
 class Onnx:
@@ -35,16 +36,22 @@ class Onnx:
         import onnx
 
         batch = torch.export.Dim("batch")
-        with quiet():
-            program = torch.onnx.export(
-                self._policy,
-                example,
-                dynamo=True,
-                input_names=list(self._policy.inputs),
-                output_names=list(self._policy.outputs),
-                dynamic_shapes={"arrays": tuple({0: batch} for _ in example)},
-                verbose=False,
-            )
+        try:
+            with quiet():
+                program = torch.onnx.export(
+                    self._policy,
+                    example,
+                    dynamo=True,
+                    input_names=list(self._policy.inputs),
+                    output_names=list(self._policy.outputs),
+                    dynamic_shapes={"arrays": tuple({0: batch} for _ in example)},
+                    verbose=False,
+                )
+        except torch.onnx.errors.OnnxExporterError as error:
+            cause = str(error.__cause__ or error).strip().splitlines()[0]
+            raise Failure(
+                f"PyTorch cannot export this network to ONNX: {cause}; --to safetensors always works"
+            ) from error
         assert program is not None
         model = forget_origins(program.model_proto)
         onnx.helper.set_model_props(model, {"pronk": facts})

@@ -18,6 +18,7 @@ import torch
 from own_parts import Album, Diary
 from safetensors import safe_open
 
+from pronk import cli
 from pronk.checkpoint import RunDirectory
 from pronk.config import Config, load_config
 from pronk.evaluation import load
@@ -224,6 +225,16 @@ def test_what_does_not_act_alike_is_refused(tmp_path: Path) -> None:
     assert list((tmp_path / "run" / "export").iterdir()) == []
 
 
+@pytest.mark.slow
+def test_what_pytorch_cannot_export_is_said_in_one_line(tmp_path: Path) -> None:
+    a_run(tmp_path / "run", "own_parts:Diary", "network=own_parts:Fickle", "network.kwargs.gain=1")
+    with pytest.raises(
+        Failure, match=r"cannot export this network to ONNX: .*; --to safetensors always works"
+    ) as failed:
+        export(tmp_path / "run", "onnx")
+    assert "\n" not in str(failed.value)
+
+
 def test_another_choice_counts_by_how_much_less_likely_it_is(tmp_path: Path) -> None:
     """A tie may fall either way; a choice that is none may not."""
 
@@ -266,3 +277,29 @@ def test_mistakes_are_said(tmp_path: Path) -> None:
         checkpoint.unlink()
     with pytest.raises(UserError, match="no checkpoint"):
         export(tmp_path / "run")
+
+
+# ---- the command
+
+
+def test_the_command_tells_what_it_did(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
+    def pronk(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["pronk", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        return ended.value.code or 0, *capsys.readouterr()  # type: ignore[return-value]
+
+    monkeypatch.chdir(tmp_path)
+    a_run(tmp_path / "runs" / "mine", "Pendulum-v1", *LSTM)
+    code, out, err = pronk("export", "mine", "--to", "torchscript", "--out", "here.pt", "--best")
+    assert (code, err) == (0, "")
+    assert out.startswith("here.pt (")
+    for words in ("over 256 observations", "state.cell", "float32 [batch, 16]", "python here_torchscript.py", "note: "):
+        assert words in out
+    code, out, err = pronk("export", "last", "--to", "safetensors", "--json")
+    told = json.loads(out)
+    assert (code, err, told["observations"]) == (0, "", 256)
+    assert told["inputs"]["first"] == {"shape": [], "dtype": "bool", "categories": []}
+    assert Path(told["file"]).is_file()
+    code, out, err = pronk("export", "mine", "--to", "onx")
+    assert (code, out, err.count("\n")) == (2, "", 1)

@@ -89,7 +89,7 @@ def test_what_cannot_be_a_sink_is_said_before_anything_is_written(tmp_path: Path
 def spawned(path: Path, sink: str, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "pronk", "train", "catch", *SHORT, f"run.sinks={sink}", "--run-dir", str(path)]
     environment = {**os.environ, "HOME": str(path.parent), **environment}
-    return subprocess.run(command, capture_output=True, text=True, timeout=110, env=environment, cwd=path.parent)
+    return subprocess.run(command, capture_output=True, text=True, timeout=250, env=environment, cwd=path.parent)
 
 
 def without_waiting(said: str) -> str:
@@ -127,6 +127,7 @@ def wandb_records(log: Path) -> Iterator[bytes]:
 
 
 @needs_wandb
+@pytest.mark.timeout(300)
 def test_wandb_offline_has_every_line(tmp_path: Path) -> None:
     done = spawned(tmp_path / "run", "wandb", WANDB_MODE="offline")
     assert (done.returncode, without_waiting(done.stderr)) == (0, "")
@@ -150,6 +151,7 @@ def test_wandb_offline_has_every_line(tmp_path: Path) -> None:
 
 
 @needs_wandb
+@pytest.mark.timeout(300)
 @pytest.mark.slow
 @pytest.mark.parametrize("service", ["absent", "silent"])
 def test_a_training_does_not_wait_for_wandb(service: str, tmp_path: Path) -> None:
@@ -166,6 +168,7 @@ def test_a_training_does_not_wait_for_wandb(service: str, tmp_path: Path) -> Non
 
 
 @needs_mlflow
+@pytest.mark.timeout(300)
 def test_mlflow_has_every_line_also_after_a_resume(tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path}/mlflow.db"
     if not importlib.util.find_spec("sqlalchemy"):  # of mlflow-skinny
@@ -174,7 +177,7 @@ def test_mlflow_has_every_line_also_after_a_resume(tmp_path: Path) -> None:
     done = spawned(tmp_path / "run", "mlflow", **where)
     assert (done.returncode, without_waiting(done.stderr)) == (0, "")
     command = [sys.executable, "-m", "pronk", "train", str(tmp_path / "run"), "--resume", "run.total_steps=1280"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=110, env={**os.environ, **where})
+    done = subprocess.run(command, capture_output=True, text=True, timeout=250, env={**os.environ, **where})
     assert (done.returncode, without_waiting(done.stderr)) == (0, "")
     os.environ["MLFLOW_ALLOW_FILE_STORE"] = "true"
     from mlflow.tracking import MlflowClient
@@ -191,6 +194,7 @@ def test_mlflow_has_every_line_also_after_a_resume(tmp_path: Path) -> None:
 
 
 @needs_mlflow
+@pytest.mark.timeout(300)
 @pytest.mark.slow
 def test_a_training_does_not_wait_for_mlflow(tmp_path: Path) -> None:
     with silent_server() as server:
