@@ -42,7 +42,7 @@ def test_cartpole_is_solved_while_actors_are_killed_added_and_removed(tmp_path, 
         deadline = time.monotonic() + 3000
         while learner.running and time.monotonic() < deadline:
             playing = [actor for actor in actors if "joined" in actor.said]
-            if len(playing) < 2:  # others are still on their way
+            if len(playing) < 3:  # others are still on their way; a batch needs the slots of two
                 time.sleep(1)
                 continue
             leaver = chance.choice(playing)
