@@ -31,7 +31,7 @@ from pronk.checkpoint import RunDirectory
 from pronk.config import load_config
 
 pytestmark = pytest.mark.timeout(300)
-START = 150.0  # seconds; many processes start at once
+START, END = 150.0, 60.0  # seconds, on a busy machine; alone it takes a few
 ENDLESS = (*SIZES, "run.log_every_seconds=0.1", "run.stop_return=null", "run.total_steps=1e9")
 TWO = ("learners=2", "actors.count=2")
 HERE = ("transport=local", "learners=2")  # without actor processes, which cost time to start
@@ -79,7 +79,7 @@ def test_a_killed_learner_ends_the_others_and_resume_goes_on(trainings: dict[str
     training.wait_until(lambda: training.metrics()[2:], "a few lines of metrics", START)
     assert len(training.descendants()) >= 3, "a learner and two actors"
     os.kill(pid_of_learner(training, 1), signal.SIGKILL)
-    assert training.wait(30) == 1
+    assert training.wait(END) == 1
     training.assert_nothing_left()
     assert re.fullmatch(
         r"failed: learner 1 is gone \(killed by SIGKILL; its log: \S+\); --resume goes on from the last checkpoint\n",
@@ -109,7 +109,7 @@ def test_ctrl_c_ends_all_while_all_environments_hang(trainings: dict[str, Traini
 
     training.wait_until(both_hang, "the hang", START)
     training.send(signal.SIGINT, group=True)
-    assert training.wait(15) == 130
+    assert training.wait(END) == 130
     training.assert_nothing_left()
     assert "Traceback" not in training.err
     assert read_summary(training.path)["outcome"] == "interrupted"
@@ -120,7 +120,7 @@ def test_ctrl_c_of_another_learner_ends_all(trainings: dict[str, Training]) -> N
     training.wait_until(training.metrics, "a line of metrics", START)
     training.descendants()
     os.kill(pid_of_learner(training, 1), signal.SIGINT)
-    assert training.wait(15) == 130
+    assert training.wait(END) == 130
     training.assert_nothing_left()
     assert_saved(training, "interrupted")
     assert "ends: interrupted" in (training.path / "logs" / "learner-001.log").read_text()
@@ -150,7 +150,7 @@ def test_four_learners_whose_actors_are_very_unequal_and_die(tmp_path: Path) -> 
             training.wait_until(lambda n=kills: training.err.count("killed by SIGKILL") == n, "its end", START)
             training.wait_until(lambda u=updates: training.metrics()[-1]["updates"] > u + 2, "more updates", START)
         training.send(signal.SIGTERM)
-        assert training.wait(30) == 130
+        assert training.wait(END) == 130
         training.assert_nothing_left()
         assert_saved(training, "interrupted")
         assert re.search(r"learner [123]: actor 0 failed \(killed by SIGKILL\)", training.err), "learner 0 tells it"
