@@ -89,15 +89,14 @@ class Onnx:
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
     """The exporter tells of its progress and of packages that it would know how to use."""
-    noisy = logging.getLogger("torch.onnx")
-    before = noisy.level
-    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+    before, nowhere = logging.root.manager.disable, io.StringIO()
+    with warnings.catch_warnings(), contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
         warnings.simplefilter("ignore")
-        noisy.setLevel(logging.ERROR)
+        logging.disable(logging.CRITICAL)
         try:
             yield
         finally:
-            noisy.setLevel(before)
+            logging.disable(before)
 
 
 def forget_origins(model: Any) -> Any:

@@ -226,13 +226,12 @@ def test_what_does_not_act_alike_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_pytorch_cannot_export_is_said_in_one_line(tmp_path: Path) -> None:
+def test_what_cannot_be_in_onnx_is_said_in_one_line(tmp_path: Path, capfd: Any) -> None:
     a_run(tmp_path / "run", "own_parts:Diary", "network=own_parts:Fickle", "network.kwargs.gain=1")
-    with pytest.raises(
-        Failure, match=r"cannot export this network to ONNX: .*; --to safetensors always works"
-    ) as failed:
+    with pytest.raises(Failure, match=r"cannot export this network to ONNX|differs from the trained one") as failed:
         export(tmp_path / "run", "onnx")
     assert "\n" not in str(failed.value)
+    assert capfd.readouterr() == ("", "")
 
 
 def test_another_choice_counts_by_how_much_less_likely_it_is(tmp_path: Path) -> None:
