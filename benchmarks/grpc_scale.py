@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 
 from pronk.config import available_cores, load_config
+from pronk.freed_memory import keep_freed_memory
 from pronk.interrupts import Interrupts
 from pronk.launch.base import Play
 from pronk.launch.gateway import COPIES, playing
 from pronk.layout import UnrollLayout
-from pronk.transport.memory import keep_freed_memory
 from pronk.types import ActionSpec, ArraySpec, EnvSpec, Parameters, unroll_specs
 
 PARAMETERS_NBYTES = 6_400_000  # about those of the paper's deep network

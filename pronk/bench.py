@@ -21,6 +21,7 @@ from pronk.batcher import Batcher
 from pronk.config import Config, available_cores
 from pronk.envs import make_env
 from pronk.failures import own_failures
+from pronk.freed_memory import keep_freed_memory
 from pronk.layout import UnrollLayout
 from pronk.learner import Learner, choose_device
 from pronk.networks import make_network
@@ -46,6 +47,7 @@ def measure_alone(config: Config, seconds: float) -> dict[str, float]:
     """Each part on one core, on data that it meets in training."""
     assert isinstance(config.actors.envs, int), "resolved"
     torch.set_num_threads(1)
+    keep_freed_memory()
     count, length = config.actors.envs, config.actors.unroll_length
     env = make_env(config, count)
     try:

@@ -14,6 +14,7 @@ from pronk.checkpoint import RunDirectory
 from pronk.config import Config, load_config, validate
 from pronk.envs import probe_spec
 from pronk.failures import own_failures, time_limit
+from pronk.freed_memory import keep_freed_memory
 from pronk.layout import UnrollLayout
 from pronk.learner import Learner, choose_device
 from pronk.learners import Left, Place, find_place, following, leading, part_of, whole_run
@@ -102,6 +103,7 @@ def learner_for(config: Config, place: Place | None = None) -> Learner:
     """A learner for the configured environment, with the configured share of the machine."""
     assert isinstance(config.learner.threads, int), "resolved"
     torch.set_num_threads(config.learner.threads)
+    keep_freed_memory()
     device = choose_device(config.learner.device, place.rank_here if place else 0)
     with own_failures("the environment"), time_limit(config.actors.timeout_seconds):
         spec = probe_spec(config)

@@ -45,12 +45,14 @@ def play(job: dict[str, Any]) -> None:
     from pronk import plain_yaml
     from pronk.actor import make_actor
     from pronk.config import validate
+    from pronk.freed_memory import keep_freed_memory
     from pronk.layout import UnrollLayout
     from pronk.transport.shared_memory import SharedMemoryActorPort, Ticket
     from pronk.types import UserError
 
     config = validate(plain_yaml.parse(job["config"]))
     torch.set_num_threads(config.actors.threads)
+    keep_freed_memory()
     ticket = Ticket(**job["ticket"])
 
     def port(layout: UnrollLayout, nbytes: int) -> SharedMemoryActorPort:

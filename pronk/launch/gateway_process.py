@@ -12,8 +12,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from pronk.freed_memory import keep_freed_memory
 from pronk.lifeline import die_with_parent
-from pronk.transport.memory import keep_freed_memory
 
 # What gRPC's own log says of those who never got as far as a conversation, and what it means.
 MEANINGS = {

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 from pronk import plain_yaml
 from pronk.config import Config, validate
 from pronk.failures import own_failures
+from pronk.freed_memory import keep_freed_memory
 from pronk.layout import UnrollLayout
 from pronk.transport import Closed
 from pronk.transport.grpc_actor import Connection, GrpcActorPort, Lost
-from pronk.transport.memory import keep_freed_memory
 from pronk.transport.security import Pass
 from pronk.types import Failure, UserError
 

@@ -10,6 +10,7 @@ import itertools
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from pronk.config import NetworkConfig
 from pronk.networks.initialise import orthogonal
@@ -62,6 +63,7 @@ class ImageTorso(Torso):
         stacked = torch.cat(pictures, 1) if len(pictures) > 1 else pictures[0]
         if self._standardise:
             stacked = standardised(stacked)
+        stacked = stacked.contiguous(memory_format=torch.channels_last)
         features = torch.relu(self._linear(self._convolutions(stacked).flatten(1)))
         if not self._others:
             return features
@@ -168,19 +170,17 @@ def is_image(spec: ArraySpec) -> bool:
 
 
 def planes(array: Tensor, spec: ArraySpec) -> Tensor:
-    """Images [M, ...] as floats [M, C, H, W], channels_last in memory; bytes scaled to [0, 1]."""
+    """Images [M, ...] as floats [M, C, H, W]; bytes scaled to [0, 1]."""
     if len(spec.shape) == 4:  # a stack of colour pictures [S, H, W, 3]
         array = array.permute(0, 1, 4, 2, 3).flatten(1, 2)
     elif not channels_first(spec.shape):
         array = array.permute(0, 3, 1, 2)
-    pixels = array.to(memory_format=torch.channels_last).float()
-    return pixels * (1 / 255) if spec.dtype == "uint8" else pixels
+    return array.float().mul_(1 / 255) if spec.dtype == "uint8" else array.float()
 
 
 def standardised(pictures: Tensor) -> Tensor:
     """Each of [M, C, H, W] with mean 0 and deviation 1; an even one becomes 0."""
-    variance, mean = torch.var_mean(pictures, (1, 2, 3), correction=0, keepdim=True)
-    return (pictures - mean) * (variance + EVEN).rsqrt()
+    return functional.layer_norm(pictures, pictures.shape[1:], eps=EVEN)
 
 
 def channels_first(shape: tuple[int, ...]) -> bool:

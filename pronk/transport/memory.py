@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import mmap
 import os
 import tempfile
@@ -95,13 +93,3 @@ def anonymous_memory(nbytes: int) -> int:
 def map_memory(descriptor: int) -> mmap.mmap:
     """The whole of it, readable and writable."""
     return mmap.mmap(descriptor, 0)
-
-
-def keep_freed_memory() -> None:
-    """For processes that send or receive large messages all the time: the C library gives such blocks back to the
-    kernel at once, and getting them anew costs many times what filling them does."""
-    largest_kept, kept = -3, -1  # glibc's names: M_MMAP_THRESHOLD, M_TRIM_THRESHOLD
-    with contextlib.suppress(OSError, AttributeError):  # another C library
-        library = ctypes.CDLL(None)
-        library.mallopt(largest_kept, 32 << 20)
-        library.mallopt(kept, 1 << 30)
