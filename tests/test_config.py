@@ -315,7 +315,7 @@ def test_resolving_leaves_nothing_open_but_what_a_run_must_find_out():
     config = load_config("catch").resolved()
     tree = config.model_dump(exclude={"description"})
     open_keys = [f"{section}.{key}" for section in tree for key in tree[section] if tree[section][key] == "auto"]
-    assert open_keys == ["env.vectorization", "learner.device"]
+    assert open_keys == ["env.vectorization", "learner.device", "transport.max_actors"]
     assert config.resolved() == config
 
 
