@@ -17,7 +17,7 @@ from pronk.config import available_cores, load_config
 from pronk.starting import train
 
 TRANSPORTS = ("shared_memory", "grpc")
-START_SECONDS = 5.0  # for actors to begin to play
+START_SECONDS = 10.0  # for actors to begin to play
 WARM_UP_SECONDS = 5.0  # after that
 
 
@@ -52,6 +52,8 @@ def measure(path: Path, preset: str, overrides: list[str], seconds: float) -> fl
     train(load_config(preset, overrides).replace(limits), run_dir=path)
     lines = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
     warm = [line for line in lines if line["wall_seconds"] >= lines[0]["wall_seconds"] + WARM_UP_SECONDS]
+    if len(warm) < 2:
+        raise SystemExit("too little was trained in that time; --seconds more")
     first, last = warm[0], warm[-1]
     return (last["env_steps"] - first["env_steps"]) / (last["wall_seconds"] - first["wall_seconds"])
 

@@ -8,6 +8,7 @@ import os
 import re
 import resource
 import signal
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -25,6 +26,7 @@ MEANINGS = {
     "Handshake failed": "a TLS handshake failed",
     "Handshake timed out": "a connection that stayed silent",
 }
+SWITCH_SECONDS = 0.0005  # gRPC's thread hands every event to asyncio's, and should not wait long for its turn
 OURS = r"^[IWEF]\d{4} [\d:.]+ +\d+ "  # how gRPC's lines begin; whatever else is written to stderr is kept as it is
 
 
@@ -35,6 +37,7 @@ def main(job: dict[str, Any]) -> None:
         signal.signal(number, signal.SIG_IGN)  # the learner's business; when it goes, so does this
     allow_many_connections()
     keep_freed_memory()
+    sys.setswitchinterval(SWITCH_SECONDS)
     log = os.dup(2)
     os.environ.setdefault("GRPC_VERBOSITY", "INFO")
     os.environ.setdefault("GRPC_TRACE", "handshaker")  # tells of those who never got as far as a conversation
