@@ -6,7 +6,7 @@ BIN    := .venv/bin
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help install train test test-slow lint bench clean
+.PHONY: help install browser train test test-slow lint bench docs clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -20,11 +20,21 @@ install: .venv/installed  ## make .venv with everything in it
 	$(BIN)/pip install --quiet --editable '.[dev]'
 	@touch $@
 
+# For the tests of the dashboard, which are skipped without it. Only root can install packages, and only some
+# distributions have these, so not having a browser never fails anything.
+browser:  ## install a headless Chromium for the tests of the dashboard, where possible
+	@command -v chromedriver >/dev/null || \
+		{ [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && echo "installing Chromium for the tests" && \
+		  { apt-get -q install -y --no-install-recommends chromium chromium-driver >/dev/null 2>&1 || \
+		    { apt-get -q update >/dev/null 2>&1 && \
+		      apt-get -q install -y --no-install-recommends chromium chromium-driver >/dev/null 2>&1; }; }; } || \
+		echo "no Chromium with chromedriver: the tests of the dashboard's pages will be skipped"
+
 train: install  ## train CartPole until it is solved, then play it
 	$(BIN)/pronk train cartpole
 	$(BIN)/pronk eval last --episodes 100
 
-test: lint  ## lint, then every test that is not slow
+test: lint browser  ## lint, then every test that is not slow
 	$(BIN)/pytest
 
 test-slow: install  ## the long trainings that back the claims in docs/results
@@ -37,6 +47,9 @@ lint: install  ## ruff and mypy
 
 bench: install  ## how fast this machine trains, against its own limit
 	$(BIN)/pronk bench cartpole
+
+docs: install  ## the pages of docs/commands, from each command's --help
+	$(BIN)/python docs/make_commands.py
 
 clean:  ## remove .venv and caches (runs/ stays)
 	rm -rf .venv build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

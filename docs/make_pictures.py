@@ -10,8 +10,10 @@ from typing import Any
 from rich.console import Console
 
 import pronk
-from pronk import cli
+import pronk.cli.train
+from pronk.plotting import plot
 from pronk.sinks.console import Display
+from pronk.watching import watch
 
 PICTURES = Path(__file__).parent / "pictures"
 
@@ -39,10 +41,23 @@ def solved_cartpole() -> None:
         summary = pronk.train(config, run_dir=Path(folder) / "run", display=recorder)
     console.print("[bold]$ pronk train cartpole[/]")
     console.print(recorder.picture)
-    cli.out = console
-    cli.show_summary({**summary, "run": "runs/cartpole"})
+    pronk.cli.train.out = console
+    pronk.cli.train.show_summary({**summary, "run": "runs/cartpole"})
     console.save_svg(str(PICTURES / "cartpole.svg"), title="pronk")
+
+
+def curves_and_play() -> None:
+    """What `pronk plot runs` draws of two learning rates with three seeds each, and `pronk watch` of one agent."""
+    long = ["run.stop_return=null", "run.total_steps=600000", "run.log_every_seconds=0.2"]
+    with tempfile.TemporaryDirectory() as folder:
+        for rate in ("1e-3", "3e-4"):
+            for seed in (1, 2, 3):
+                config = pronk.load_config("cartpole", [*long, f"optimiser.learning_rate={rate}", f"run.seed={seed}"])
+                pronk.train(config, run_dir=Path(folder) / f"{rate}-{seed}")
+        plot(folder, PICTURES / "plot-cartpole.png")
+        watch(Path(folder) / "1e-3-1", PICTURES / "watch-cartpole.gif", episodes=4, width=360, steps=140)
 
 
 if __name__ == "__main__":
     solved_cartpole()
+    curves_and_play()

@@ -35,6 +35,34 @@ class Recall(gym.Env):
         return self._cues, float(done and action == self._cue), done, False, {}
 
 
+class RecallPicture(gym.Env):
+    """`Recall` in pictures: a square lights up in one corner of a noisy picture, then there is only noise, and `delay`
+    steps later the agent must name the corner. Guessing earns 1/4."""
+
+    def __init__(self, delay: int = 5, size: int = 20) -> None:
+        self._delay, self._size = delay, size
+        self.observation_space = gym.spaces.Box(0, 255, (size, size, 1), np.uint8)
+        self.action_space = gym.spaces.Discrete(4)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Show the square."""
+        super().reset(seed=seed)
+        self._corner, self._left = int(self.np_random.integers(4)), self._delay
+        picture, half = self._noise(), self._size // 2
+        down, right = divmod(self._corner, 2)
+        picture[down * half :, right * half :][:half, :half] += 128
+        return picture, {}
+
+    def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """Noise until the end."""
+        self._left -= 1
+        done = self._left == 0
+        return self._noise(), float(done and action == self._corner), done, False, {}
+
+    def _noise(self) -> Any:
+        return self.np_random.integers(0, 64, (self._size, self._size, 1), np.uint8)
+
+
 class Forbidden(gym.Env):
     """A masked task: only some of `actions` are allowed at each step, and one of these is right (earns 1).
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pronk.config import Config, load_config
     from pronk.evaluation import evaluate, load
-    from pronk.training import train
+    from pronk.starting import train
 
 __version__ = "0.1.0"
 __all__ = ["Config", "evaluate", "load", "load_config", "train"]
@@ -25,7 +25,7 @@ _HOMES = {
     "evaluate": "evaluation",
     "load": "evaluation",
     "load_config": "config",
-    "train": "training",
+    "train": "starting",
 }
 
 

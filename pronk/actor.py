@@ -20,8 +20,9 @@ from pronk.types import Array, EnvSpec, Tree, Unroll, leaves, map_tree, unroll_s
 class Actor:
     """Plays N environments with one policy. An unroll begins where the last one ended."""
 
-    def __init__(self, env: VectorEnv, policy: Policy, port: ActorPort, seeds: list[int]) -> None:
+    def __init__(self, env: VectorEnv, policy: Policy, port: ActorPort, seeds: list[int], sync_every: int = 1) -> None:
         self._env, self._policy, self._port = env, policy, port
+        self._sync_every, self._until_sync = sync_every, 0  # unrolls
         self._now = env.reset(seeds)
 
     def run(self) -> None:
@@ -35,9 +36,11 @@ class Actor:
     def advance(self) -> None:
         """Play one unroll and send it."""
         with self._port.unroll() as unroll:
-            self._policy.load(self._port.parameters())
+            if self._until_sync == 0:
+                self._policy.load(self._port.parameters())
             self._play(unroll)
             check_finite(unroll)
+        self._until_sync = (self._until_sync or self._sync_every) - 1
 
     def _play(self, unroll: Unroll) -> None:
         """Fill every field. The parameters change only between unrolls, so one version serves them all."""
@@ -103,6 +106,6 @@ def make_actor(
         network = make_network(env.spec, config.network)
         policy = Policy(network, config.actors.envs, policy_seed)
         layout = UnrollLayout(specs_for(config, env.spec, network.state_spec))
-        yield Actor(env, policy, make_port(layout, policy.parameters_nbytes), env_seeds)
+        yield Actor(env, policy, make_port(layout, policy.parameters_nbytes), env_seeds, config.actors.sync_every)
     finally:
         env.close()

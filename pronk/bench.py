@@ -25,7 +25,7 @@ from pronk.layout import UnrollLayout
 from pronk.learner import Learner, choose_device
 from pronk.networks import make_network
 from pronk.policy import Policy
-from pronk.training import train
+from pronk.starting import train
 from pronk.transport.local import LocalTransport
 from pronk.types import UserError, map_tree
 

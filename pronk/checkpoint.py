@@ -2,7 +2,9 @@
 
     config.yaml      the resolved configuration          metrics.jsonl    a line about every second
     summary.json     totals and final values             checkpoints/     last K and best
-    tensorboard/     the same numbers as curves          logs/            one per worker
+    tensorboard/     the same numbers as curves          logs/            one per worker, and what each does now
+    eval.jsonl       a line per evaluation (--evaluate)  lag.json         how old the experience was
+    bench.json       this machine's limit, where measured
 
 A checkpoint is written aside, synced and renamed, so one that is there is whole. It holds tensors and plain data only,
 and is read without unpickling arbitrary objects.
@@ -25,13 +27,13 @@ from typing import Any
 import torch
 
 from pronk.config import Config, read_yaml, validate
-from pronk.explain import nearest
+from pronk.runs import RUNS, find_run_path, require_run
 from pronk.sinks.jsonl import plain
 from pronk.types import UserError
 
 FORMAT = 1  # raise it when a checkpoint's content changes
-RUNS = Path("runs")
 BEST = "best.pt"
+EVALUATING = "evaluating.pt"  # a second name of the checkpoint that is being evaluated, so that it stays meanwhile
 
 
 class RunDirectory:
@@ -43,6 +45,9 @@ class RunDirectory:
         self.logs = path / "logs"
         self.tensorboard = path / "tensorboard"
         self.metrics = path / "metrics.jsonl"
+        self.evaluations = path / "eval.jsonl"
+        self.lag = path / "lag.json"
+        self.bench = path / "bench.json"
         self.summary = path / "summary.json"
         self.config = path / "config.yaml"
 
@@ -75,12 +80,7 @@ class RunDirectory:
     @classmethod
     def open(cls, path: Path) -> RunDirectory:
         """One that exists."""
-        run = cls(path)
-        if not path.is_dir():
-            raise UserError(f"no run directory {path}{_known_runs(path)}")
-        if not run.config.is_file():
-            raise UserError(f"{path} is not a run directory: it has no config.yaml")
-        return run
+        return cls(require_run(path))
 
     def load_config(self) -> Config:
         """The configuration the run was made with."""
@@ -96,9 +96,27 @@ class RunDirectory:
             old.unlink()
         return path
 
+    def hold(self, checkpoint: Path) -> Path:
+        """Keep a checkpoint while it is evaluated, even if newer ones push it out. One at a time."""
+        replace_with_copy(checkpoint, self.checkpoints / EVALUATING)
+        return self.checkpoints / EVALUATING
+
+    def let_go(self, best: bool = False) -> None:
+        """The checkpoint that was held is the best one, or nothing special."""
+        if best:
+            os.replace(self.checkpoints / EVALUATING, self.checkpoints / BEST)
+        else:
+            (self.checkpoints / EVALUATING).unlink(missing_ok=True)
+
     def saved(self) -> list[Path]:
         """Checkpoints, oldest first, without the best."""
         return sorted(path for path in self.checkpoints.glob("*.pt") if re.fullmatch(r"\d+", path.stem))
+
+    def newest(self) -> Path:
+        """The newest checkpoint."""
+        if not self.saved():
+            raise UserError(f"{self.path} has no checkpoint yet")
+        return self.saved()[-1]
 
     def restore(self) -> tuple[dict[str, Any], dict[Path, str]]:
         """The newest checkpoint that can be read, and what was wrong with newer ones."""
@@ -122,42 +140,57 @@ class RunDirectory:
         """For one learner at a time; the lock ends with the process."""
         descriptor = os.open(self.path, os.O_RDONLY)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._lock(descriptor)
             yield
-        except BlockingIOError:
-            raise UserError(f"{self.path} is being trained by another process right now") from None
         finally:
             os.close(descriptor)
+
+    def _lock(self, descriptor: int) -> None:
+        """Who only asks whether this run is training (`runs.is_locked`) has the lock for an instant: try again."""
+        for pause in (0.01, 0.05, 0.2, None):
+            try:
+                return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if pause is None:
+                    raise UserError(f"{self.path} is being trained by another process right now") from None
+                time.sleep(pause)
 
     def go_on(self, config: Config, updates: int) -> None:
         """Ready the directory for a resumed run: its configuration as it is now, no leftovers, no later metrics."""
         self.make_folders()
+        self.summary.unlink(missing_ok=True)  # it is not at its end any more
         for leftover in [*self.path.glob("*.tmp"), *self.checkpoints.glob("*.tmp")]:
             leftover.unlink()
+        self.let_go()
         write_atomically(self.config, config.to_yaml().encode())
-        self._forget_metrics_after(updates)
+        for file in (self.metrics, self.evaluations):
+            if file.exists():
+                forget_lines_after(file, updates)
 
-    def _forget_metrics_after(self, updates: int) -> None:
-        """Drop lines written after the checkpoint that a resumed run goes on from, and a torn last one."""
-        if not self.metrics.exists():
-            return
-        kept = []
-        for line in self.metrics.read_text(encoding="utf-8").splitlines():
-            with contextlib.suppress(ValueError):
-                if json.loads(line)["updates"] <= updates:
-                    kept.append(line + "\n")
-        write_atomically(self.metrics, "".join(kept).encode())
+
+def forget_lines_after(file: Path, updates: int) -> None:
+    """Drop lines written after the checkpoint that a resumed run goes on from, and a torn last one."""
+    kept = []
+    for line in file.read_text(encoding="utf-8").splitlines():
+        with contextlib.suppress(ValueError):
+            if json.loads(line)["updates"] <= updates:
+                kept.append(line + "\n")
+    write_atomically(file, "".join(kept).encode())
 
 
 def find_run(name: str) -> RunDirectory:
     """A run by its path, by its name under runs/, or `last` for the newest there."""
-    if name == "last":
-        candidates = [path.parent for path in RUNS.glob("*/config.yaml")]
-        if not candidates:
-            raise UserError("there is no run under runs/ yet; start one with `pronk train cartpole`")
-        return RunDirectory.open(max(candidates, key=lambda path: (path / "config.yaml").stat().st_mtime))
-    path = Path(name)
-    return RunDirectory.open(path if path.exists() or not (RUNS / name).exists() else RUNS / name)
+    return RunDirectory(find_run_path(name))
+
+
+def newest_run_of(source: str) -> RunDirectory:
+    """The newest run under runs/ that was made from a preset or file and not given a name of its own."""
+    name = plain_name(Path(source).name)
+    made = rf"{re.escape(name)}-\d{{8}}-\d{{6}}(-\d+)?"
+    runs = [path.parent for path in RUNS.glob("*/config.yaml") if re.fullmatch(made, path.parent.name)]
+    if not runs:
+        raise UserError(f"there is no run of {source} under {RUNS}/ yet; train it first, or name one with --run-dir")
+    return RunDirectory.open(max(runs, key=lambda path: (path / "config.yaml").stat().st_mtime))
 
 
 def make_new(parent: Path, name: str) -> Path:
@@ -236,7 +269,3 @@ def sync_directory(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _known_runs(path: Path) -> str:
-    return nearest(path.name, [found.name for found in RUNS.glob("*") if found.is_dir()])

@@ -20,6 +20,7 @@ from pronk.knobs import (
     ActorsConfig,
     CheckpointConfig,
     EnvConfig,
+    EvaluationConfig,
     LearnerConfig,
     LearnersConfig,
     LossConfig,
@@ -32,6 +33,7 @@ from pronk.knobs import (
 from pronk.types import UserError
 
 PRESETS = Path(__file__).parent / "presets"
+FOREIGN_KEYS = {"alg_para", "env_para", "agent_para", "model_para"}  # of XingTian's files; see xingtian.py
 
 
 class Config(Section):
@@ -47,6 +49,7 @@ class Config(Section):
     learners: LearnersConfig = LearnersConfig()
     transport: TransportConfig = TransportConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()
     run: RunConfig = RunConfig()
 
     @model_validator(mode="after")
@@ -67,6 +70,10 @@ class Config(Section):
                 f"{part} must be a multiple or a divisor of actors.envs ({envs}): "
                 f"try learner.batch_size={envs if learners == 'auto' else envs * learners}"
             )
+        if self.actors.count == 0 and self.transport.address is None:
+            raise ValueError("actors.count=0 leaves nobody to play, unless transport.address lets others join")
+        if self.transport.name == "local" and self.transport.address is not None:
+            raise ValueError("transport=local is one process; transport.address needs transport=shared_memory")
         return self
 
     @property
@@ -75,10 +82,7 @@ class Config(Section):
         return self.learner.batch_size // (1 if self.learners.count == "auto" else self.learners.count)
 
     def resolved(self) -> Config:
-        """The configuration with every `auto` replaced by this machine's value.
-
-        The device and the number of learners stay: the run finds them out.
-        """
+        """With every `auto` replaced by this machine's value; the device and the number of learners stay."""
         count = self.actors.count
         if count == "auto":
             count = 1 if self.transport.name == "local" else available_cores()
@@ -88,12 +92,14 @@ class Config(Section):
         threads = self.learner.threads
         if threads == "auto":
             threads = max(1, available_cores() - count) if self.transport.name != "local" else 1
-        one_process = self.transport.name == "local" and self.learners.count in ("auto", 1)
+        one_process = (
+            self.transport.name == "local" and self.learners.count in ("auto", 1) and not self.evaluation.enabled
+        )
         for key, name in [("env", self.env.id), ("network", self.network.name), ("loss", self.loss.name)]:
             if name.startswith("__main__:") and not one_process:
                 raise UserError(f"{key}: another process cannot import the script; put {name} in a module of its own")
         needed, room = batch // envs, count * self.actors.slots
-        if self.transport.name != "local" and needed > room:
+        if self.transport.name != "local" and self.transport.address is None and needed > room:
             raise UserError(
                 f"learner.batch_size={batch} joins {needed} unrolls of {envs} environments, but actors.count={count} "
                 f"with actors.slots={self.actors.slots} can have only {room} ready: raise one of these, or actors.envs"
@@ -159,12 +165,18 @@ def validate(tree: dict[str, Any], source: str = "the configuration") -> Config:
         raise UserError(f"{source}: {explain_validation_error(error, Config)}") from None
 
 
-def read_source(source: str) -> dict[str, Any]:
-    """The plain data of a preset, a YAML file, or the defaults for a Gymnasium id."""
-    if source in preset_names():
-        return read_yaml(PRESETS / f"{source}.yaml")
-    if source.endswith((".yaml", ".yml")):
-        return read_yaml(Path(source))
+def read_source(source: str, heirs: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The plain data of a preset, a YAML file, or the defaults for a Gymnasium id. `base: NAME` in a file builds on
+    another one; `heirs` are those that build on this one."""
+    if source in heirs:
+        raise UserError(f"base: {' -> '.join([*heirs, source])} leads back to itself")
+    if source in preset_names() or source.endswith((".yaml", ".yml")):
+        tree = read_yaml(PRESETS / f"{source}.yaml" if source in preset_names() else Path(source))
+        if FOREIGN_KEYS & tree.keys():
+            raise UserError(f"{source} is a XingTian file; make it a Pronk one: pronk convert {source} --out mine.yaml")
+        if "base" not in tree:
+            return tree
+        return merged(read_source(str(tree.pop("base")), (*heirs, source)), tree)
     if re.search(r"-v\d+$", source) or ":" in source:
         return {"env": {"id": source}}
     if source and Path(source).is_dir():
@@ -192,8 +204,17 @@ def read_yaml(path: Path) -> dict[str, Any]:
     return tree
 
 
+def merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """`base` with `changes` on top, section by section."""
+    both = {key for key in changes if isinstance(changes[key], dict) and isinstance(base.get(key), dict)}
+    return {**base, **changes, **{key: merged(base[key], changes[key]) for key in both}}
+
+
 # What `section=value` means: `transport=local` is short for `transport.name=local`.
-SHORTHAND = dict.fromkeys(["network", "loss", "optimiser", "transport"], "name") | {"env": "id", "learners": "count"}
+SHORTHAND = {
+    **dict.fromkeys(["network", "loss", "optimiser", "transport"], "name"),
+    **{"env": "id", "learners": "count", "evaluation": "enabled"},
+}
 
 
 def assign(tree: dict[str, Any], path: str, value: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +16,7 @@ from pronk.config import Config, validate
 from pronk.envs import make_env
 from pronk.envs.last_inputs import LastInputs
 from pronk.failures import own_failures
-from pronk.networks import make_network
+from pronk.networks import Network, make_network
 from pronk.policy import Policy
 from pronk.seeding import evaluation_seeds
 from pronk.types import EnvSpec, UserError
@@ -59,10 +60,7 @@ def evaluate(
     state = checkpoint_of(find_run(str(run)), best)
     config = validate(state["config"])
     torch.set_num_threads(1)
-    most = (
-        config.actors.envs if config.env.vectorization == "async" else MOST_ENVS
-    )  # a process each: no more than there were
-    count = min(episodes, int(most))
+    count = how_many_envs(config, episodes)
     policy_seed, env_seeds = evaluation_seeds(seed, count)
     with own_failures("the environment"):
         env = make_env(config, count)
@@ -74,7 +72,15 @@ def evaluate(
         env.close()
 
 
-def play_episodes(env: Any, policy: Policy, episodes: int, seeds: list[int]) -> Evaluation:
+def how_many_envs(config: Config, episodes: int) -> int:
+    """One for each episode, within reason; where each is a process, no more than an actor has."""
+    most = config.actors.envs if config.env.vectorization == "async" else MOST_ENVS
+    return min(episodes, int(most))
+
+
+def play_episodes(
+    env: Any, policy: Policy, episodes: int, seeds: list[int], at_every_step: Callable[[], None] = lambda: None
+) -> Evaluation:
     """Each environment plays its share: taking the first to finish instead would favour short episodes."""
     quota = np.full(env.count, episodes // env.count) + (np.arange(env.count) < episodes % env.count)
     returns: list[float] = []
@@ -87,6 +93,7 @@ def play_episodes(env: Any, policy: Policy, episodes: int, seeds: list[int]) -> 
         returns += step.episode_return[counted].tolist()
         lengths += step.episode_length[counted].tolist()
         quota[counted] -= 1
+        at_every_step()
     return Evaluation(returns, lengths)
 
 
@@ -135,13 +142,18 @@ def restored_policy(
     config: Config, spec: EnvSpec, state: dict[str, Any], count: int, seed: int, deterministic: bool
 ) -> Policy:
     """A policy with a checkpoint's weights."""
+    return Policy(restored_network(config, spec, state), count, seed, deterministic)
+
+
+def restored_network(config: Config, spec: EnvSpec, state: dict[str, Any]) -> Network:
+    """A network with a checkpoint's weights."""
     network = make_network(spec, config.network)
     try:
         network.load_state_dict(state["learner"]["network"])
     except RuntimeError as error:
         reason = " ".join(str(error).split())
         raise UserError(f"the checkpoint does not fit the network or the environment any more: {reason}") from None
-    return Policy(network, count, seed, deterministic)
+    return network
 
 
 def with_batch_axis(observation: Any) -> Any:

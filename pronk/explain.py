@@ -75,7 +75,7 @@ def _explain_unknown_key(location: list[str], model: type[BaseModel]) -> str:
     written, key = ".".join(location), SYNONYMS.get(key, key)
     if key in parent.model_fields:
         return f"unknown key {written} (did you mean {'.'.join([*location[:-1], key])!r}?)"
-    for section, field in model.model_fields.items():
+    for section, field in sorted(model.model_fields.items(), key=lambda item: item[0] != "run"):  # `seed` is run.seed
         if key in getattr(field.annotation, "model_fields", {}):
             return f"unknown key {written} (did you mean {f'{section}.{key}'!r}?)"
     near = difflib.get_close_matches(key, parent.model_fields, n=1, cutoff=0.5)
@@ -98,6 +98,9 @@ SYNONYMS = {
     "vf_coef": "baseline_cost",
     "value_cost": "baseline_cost",
     "max_grad_norm": "max_gradient_norm",
+    "grad_norm_clip": "max_gradient_norm",
+    "gradients_clipping": "max_gradient_norm",
+    "reward_clipping": "reward_clip",
     "total_timesteps": "total_steps",
 }
 

@@ -23,6 +23,11 @@ def plain_data(value: Any) -> Any:
     raise ValueError(f"{value!r} is a {type(value).__name__}; only numbers, strings, lists and dicts reach an actor")
 
 
+def as_list(value: Any) -> Any:
+    """One name is a list of one."""
+    return [value] if isinstance(value, str) else value
+
+
 Kwargs = Annotated[dict[str, Any], BeforeValidator(plain_data)]
 Positive = Annotated[int, Field(gt=0)]
 PositiveFloat = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -96,6 +101,9 @@ class NetworkConfig(Section):
     torso: Literal["mlp", "shallow", "nature", "deep", "opt_cnn", "compact", "small"] = "mlp"
     """`mlp` for vectors. For images: `shallow` and `deep` of the paper, `nature` of DQN, `opt_cnn` of XingTian,
     `compact` for 42x42 frames, `small` for grids of a few cells (MinAtar, MiniGrid)."""
+    standardise: bool = False
+    """Shift and scale every picture to mean 0 and deviation 1. Frames are mostly one background; without it, a ball of
+    a few pixels hardly shows in the sums, and Pong takes several times as long."""
     hidden: list[Positive] = [64, 64]
     """Widths of the MLP's layers."""
     activation: Literal["relu", "tanh"] = "tanh"
@@ -173,14 +181,17 @@ class OptimiserConfig(Section):
 class ActorsConfig(Section):
     """Who plays."""
 
-    count: Annotated[int, Field(gt=0, le=10_000)] | Auto = "auto"
-    """Processes, of all learners together; every learner has at least one. `auto`: one per core."""
+    count: Annotated[int, Field(ge=0, le=10_000)] | Auto = "auto"
+    """Processes, of all learners together; every learner has at least one. `auto`: one per core. 0: only actors of
+    other machines play (transport.address)."""
     envs: Annotated[int, Field(gt=0, le=100_000)] | Auto = "auto"
     """Environments per actor. `auto`: 16, or what divides learner.batch_size."""
     unroll_length: Annotated[int, Field(gt=0, le=100_000)] = 20
     """Steps per unroll. G.1: 20; D.3: 100."""
     slots: Annotated[int, Field(ge=1, le=64)] = 2
     """Unrolls an actor may be ahead of the learner: bounds memory and policy lag."""
+    sync_every: Positive = 1
+    """Unrolls between two pulls of the parameters. More than one saves network and adds lag. Paper: 1."""
     threads: Threads = 1
     """Of torch, per actor process."""
     on_error: Literal["restart", "stop"] = "restart"
@@ -202,6 +213,11 @@ class LearnerConfig(Section):
     playing costs more than learning. Paper: 1."""
     device: str = "auto"
     """`auto`: the first GPU (of several learners each its own), else the CPU."""
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """Of the learner's matrix products and convolutions. `bfloat16` is for GPUs that have it: weights, loss and
+    actors stay in float32."""
+    compile: bool = False
+    """Let torch.compile fuse the learner's network: for GPUs. It takes a minute first and gains nothing on a CPU."""
     threads: Threads | Auto = "auto"
     """Of torch, on the CPU. `auto`: the cores that the actors leave, at least one."""
 
@@ -233,6 +249,25 @@ class CheckpointConfig(Section):
     """Newest checkpoints kept, besides the best."""
 
 
+class EvaluationConfig(Section):
+    """Whole episodes played beside the training, in a process of its own, with the newest weights."""
+
+    enabled: bool = False
+    """`pronk train --evaluate` sets it."""
+    every_seconds: PositiveFloat = 10.0
+    """How often an evaluation begins, if the one before it has ended. A checkpoint is saved for each."""
+    episodes: Positive = 20
+    """Whole ones, by their raw returns."""
+    deterministic: bool = False
+    """The likeliest actions, not sampled ones."""
+    seed: Annotated[int, Field(ge=0)] = 1
+    """Of the episodes. Every evaluation of a run plays the same ones; training and `pronk eval` never meet them."""
+    envs: Annotated[int, Field(gt=0, le=100_000)] | Auto = "auto"
+    """Environments that play them side by side. `auto`: one per episode, 64 at most."""
+    final_seconds: NonNegative = 300.0
+    """How long the end of a training waits for the evaluation of its last checkpoint."""
+
+
 class RunConfig(Section):
     """When it ends, and where it is written."""
 
@@ -244,10 +279,43 @@ class RunConfig(Section):
     """End early when the mean return of the last 100 episodes reaches this. null: never."""
     seed: Annotated[int, Field(ge=0)] = 1
     log_every_seconds: PositiveFloat = 1.0
+    video: bool = False
+    """At the end, film an episode of the final policy: videos/final.mp4, or .gif without PyAV (pronk[video])."""
+    sinks: Annotated[list[str], BeforeValidator(as_list)] = []
+    """Where metrics go besides metrics.jsonl and TensorBoard: `wandb`, `mlflow` (`pip install pronk[wandb]`), or
+    `module:attribute` of your own."""
 
 
 class TransportConfig(Section):
     """How unrolls and parameters travel."""
 
-    name: Literal["shared_memory", "local"] = "shared_memory"
-    """`local`: everything in one process and one thread, deterministic bit for bit."""
+    name: Literal["shared_memory", "local", "grpc"] = "shared_memory"
+    """Between the learner and its own actors. `local`: everything in one process and one thread, deterministic bit for
+    bit. `grpc`: over this machine's network, as actors of other machines do."""
+    address: str | None = None
+    """HOST:PORT where `pronk actor HOST:PORT` can join from anywhere and at any time; port 0 takes a free one. null:
+    nowhere. See docs/cluster.md."""
+    insecure: bool = False
+    """Listen on an address that other machines reach without TLS or without a token."""
+    certificate: str | None = None
+    """The learner's certificate, a PEM file: turns TLS on."""
+    private_key: str | None = None
+    """Of the certificate, a PEM file."""
+    client_ca: str | None = None
+    """A PEM file: actors must show a certificate that one of these authorities signed."""
+    token_file: str | None = None
+    """Holds the token that actors must show. null: the environment's PRONK_TOKEN, or none."""
+    compression: Literal["none", "lz4", "zstd"] = "none"
+    """Of unrolls on the network; needs `pip install pronk[compression]` on both sides."""
+    parameters_dtype: Literal["float32", "bfloat16", "float16"] = "float32"
+    """Of weights on the network. 16 bits halve what actors pull, and their policy then differs a little: V-trace
+    corrects for it."""
+    max_actors: Annotated[int, Field(gt=0, le=100_000)] | Auto = "auto"
+    """Actors of other machines at a time. `auto`: 1,024, or as many as half of this machine's memory has slots for."""
+    keepalive_seconds: Annotated[float, Field(ge=1, le=600)] = 8.0
+    """Of silence, after which the other side is asked; it is gone if it does not answer for as long again."""
+
+    @property
+    def listens(self) -> bool:
+        """Whether a gateway is needed."""
+        return self.address is not None or self.name == "grpc"

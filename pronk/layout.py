@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from pronk.types import ArraySpec, Tree, Unroll, map_tree
+from pronk.types import ArraySpec, Tree, Unroll, leaves, map_tree
 
 ALIGNMENT = 64  # bytes: a cache line, so that no two arrays share one
 
@@ -43,12 +43,37 @@ class Layout:
         """The same for two layouts exactly if every array has the same path, shape, dtype and place."""
         return hashlib.sha256(repr((self.specs, self.offsets)).encode()).hexdigest()[:16]
 
+    def plain(self) -> Tree:
+        """The specs as plain data, for another machine; `UnrollLayout.from_plain` reads them back."""
+        return map_tree(lambda spec: [list(spec.shape), spec.dtype, list(spec.categories)], self.specs)
+
+    def difference(self, other: Layout) -> str:
+        """The first array that is not the same in the other, in words."""
+        ours, theirs = dict(leaves(self.specs)), dict(leaves(other.specs))
+        for name in {**ours, **theirs}:
+            if ours.get(name) != theirs.get(name):
+                return f"{name} is {describe(ours.get(name))} here and {describe(theirs.get(name))} there"
+        return "nothing"
+
+
+def describe(spec: ArraySpec | None) -> str:
+    """An array in a few words."""
+    if spec is None:
+        return "missing"
+    classes = f" of {spec.categories} classes" if spec.categories else ""
+    return f"{spec.dtype}{list(spec.shape)}{classes}"
+
 
 class UnrollLayout(Layout):
     """The layout of an `Unroll`."""
 
     def __init__(self, specs: Unroll) -> None:
         super().__init__(specs._asdict())
+
+    @classmethod
+    def from_plain(cls, tree: Tree) -> UnrollLayout:
+        """What `plain` wrote."""
+        return cls(Unroll(**_specs(tree)))
 
     def view(self, block: Any) -> Unroll:
         """An unroll whose arrays lie in the buffer."""
@@ -57,3 +82,10 @@ class UnrollLayout(Layout):
     def allocate(self) -> Unroll:
         """An unroll in memory of its own."""
         return self.view(np.zeros(self.nbytes, np.uint8))
+
+
+def _specs(tree: Tree) -> Tree:
+    if isinstance(tree, dict):
+        return {key: _specs(part) for key, part in tree.items()}
+    shape, dtype, categories = tree
+    return ArraySpec(tuple(map(int, shape)), str(dtype), tuple(map(int, categories)))

@@ -33,6 +33,8 @@ class Learner:
         torch.manual_seed(learner_seed(config.run.seed))
         self.spec, self.device = spec, device
         self.network = make_network(spec, config.network).to(device)
+        self._forward = torch.compile(self.network) if config.learner.compile else self.network
+        self._precision = getattr(torch, config.learner.precision)
         self._block = ParameterBlock(self.network)
         self._loss = make_loss(config.loss)
         self._optimiser = make_optimiser(self._block.weights, self._block.gradients, config.optimiser)
@@ -48,10 +50,11 @@ class Learner:
     def gradient(self, batch: Unroll, meanwhile: Callable[[], None]) -> dict[str, float]:
         """The first half of an update: `gradients`, and what to report about them."""
         self._block.gradients.zero_()
-        output = self.network(batch.observation, batch.first, batch.state)
+        with torch.autocast(self.device.type, self._precision, enabled=self._precision != torch.float32):
+            output = self._forward(batch.observation, batch.first, batch.state)
         acted_on = map_tree(lambda array: array[:-1], batch.observation)
-        distribution = self.network.distribution(output.policy[:-1], acted_on)
-        terms = self._loss(distribution, output.value, batch)
+        distribution = self.network.distribution(output.policy[:-1].float(), acted_on)
+        terms = self._loss(distribution, output.value.float(), batch)
         terms.total.backward()
         norm = self._block.gradients.norm()
         numbers = torch.stack([terms.total.detach(), norm, *(value.detach() for value in terms.metrics.values())])

@@ -20,7 +20,7 @@ def main(job: dict[str, Any]) -> None:
     rank = job["place"]["rank"]
     print(f"{time.strftime('%F %T')} learner {rank} starts (pid {os.getpid()})", flush=True)
     from pronk.learners import Place
-    from pronk.training import TrainingInterrupted, follow
+    from pronk.starting import TrainingInterrupted, follow
     from pronk.types import Failure, UserError
 
     code = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -74,6 +74,7 @@ class Metrics:
         self._waited = 0.0
         self.learning_rate = 0.0
         self.queue = 0.0  # share of the actors' slots that are filled
+        self.lags: Counter[int] = Counter()  # columns learnt from, by how many updates old they were
         self._last: dict[str, Any] = {}
 
     @contextlib.contextmanager

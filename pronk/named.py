@@ -43,3 +43,13 @@ def import_module(name: str, wanted_by: str) -> Any:
         if error.name and (name == error.name or name.startswith(error.name + ".")):
             raise UserError(f"{wanted_by}: there is no module {name!r} here or among the installed packages") from None
         raise
+
+
+def import_extra(name: str, wanted_by: str, extra: str) -> Any:
+    """Import a package that not every user has."""
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name != name:
+            raise
+        raise UserError(f"{wanted_by} needs the package {name}: pip install 'pronk[{extra}]'") from None

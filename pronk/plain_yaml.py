@@ -52,9 +52,15 @@ for _tag, (_pattern, _first) in NUMBERS.items():
     Dumper.add_implicit_resolver(_tag, _pattern, list(_first))
 
 
-def parse(text: str) -> Any:
+class FastLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """The same rules for files that Pronk itself wrote: ten times as fast, less good at explaining mistakes."""
+
+    yaml_implicit_resolvers = Loader.yaml_implicit_resolvers
+
+
+def parse(text: str, loader: Any = Loader) -> Any:
     """The value of a YAML document."""
-    return yaml.load(text, Loader)
+    return yaml.load(text, loader)
 
 
 def dump(value: Any) -> str:

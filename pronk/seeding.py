@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-LEARNER, ACTORS, EVALUATION, FURTHER_ACTORS, FURTHER_LEARNERS = range(5)
+LEARNER, ACTORS, EVALUATION, FURTHER_ACTORS, FURTHER_LEARNERS, BESIDE_TRAINING = range(6)
 
 
 def stream(seed: int, *place: int) -> np.random.SeedSequence:
@@ -39,7 +39,11 @@ def actor_seeds(seed: int, actor: int, life: int, generation: int, envs: int, ra
     return as_int(policy), [as_int(environment) for environment in environments]
 
 
-def evaluation_seeds(seed: int, envs: int) -> tuple[int, list[int]]:
-    """Like `actor_seeds`, for an evaluation, which meets none of the training's episodes."""
-    policy, *environments = stream(seed, EVALUATION).spawn(envs + 1)
+def evaluation_seeds(seed: int, envs: int, place: int = EVALUATION) -> tuple[int, list[int]]:
+    """Like `actor_seeds`, for an evaluation, which meets none of the training's episodes.
+
+    Evaluations beside training have a place of their own: they choose the best checkpoint, and the episodes that it was
+    chosen by would flatter it.
+    """
+    policy, *environments = stream(seed, place).spawn(envs + 1)
     return as_int(policy), [as_int(environment) for environment in environments]

@@ -11,13 +11,13 @@
   failure  an actor's end is the end of its socket; its slots are its own, so nothing is lost, locked or half-read
   group    several learners are one: they meet at every update, add up their gradients, and end together
 
-One thread. While it waits for unrolls it looks after its actors, or, with transport=local, plays them itself.
+One thread. While it waits for unrolls it looks after its actors, or, with transport=local, plays them itself. With
+--evaluate one more process plays whole episodes with its checkpoints: see evaluator.py.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -25,37 +25,27 @@ from typing import Any
 
 import torch
 
-from pronk import plain_yaml
 from pronk.actor import specs_for
 from pronk.batcher import Batcher
 from pronk.broken_batch import keep_broken_batch
 from pronk.checkpoint import RunDirectory
-from pronk.config import Config, load_config, validate
-from pronk.envs import probe_spec
-from pronk.failures import own_failures, time_limit
+from pronk.config import Config
+from pronk.evaluator import Evaluator
+from pronk.failures import own_failures
 from pronk.interrupts import Interrupted, Interrupts
 from pronk.launch import Play, playing
 from pronk.layout import UnrollLayout
-from pronk.learner import Learner, NonFinite, choose_device
-from pronk.learners import (
-    Group,
-    Left,
-    Place,
-    Share,
-    Solo,
-    find_place,
-    following,
-    leading,
-    part_of,
-    whole_run,
-)
+from pronk.learner import Learner, NonFinite
+from pronk.learners import Group, Left, Share, Solo
 from pronk.metrics import Metrics
 from pronk.optimisers import scheduled_rate
 from pronk.seeding import further_learner_seed
 from pronk.sinks import Sink
 from pronk.sinks.jsonl import JsonLines
+from pronk.sinks.lag import LagHistogram
+from pronk.sinks.outside import Facts, outside_sinks
 from pronk.sinks.tensorboard import TensorBoard
-from pronk.types import Failure, UserError
+from pronk.types import Failure
 
 Say = Callable[[str], None]
 
@@ -64,85 +54,6 @@ MOST_BARREN_UPDATES = 200  # in a row without a single valid step, after which t
 
 class BrokenGradient(Failure):
     """A loss or gradient was not finite. No checkpoint is written after it."""
-
-
-class TrainingInterrupted(KeyboardInterrupt):
-    """Ctrl-C or SIGTERM, raised when everything is saved and closed."""
-
-    def __init__(self, summary: dict[str, Any]) -> None:
-        super().__init__(f"interrupted; the run is in {summary['run']}")
-        self.summary = summary
-
-
-def train(
-    config: Config | str | Path,
-    *,
-    run_dir: str | Path | None = None,
-    name: str | None = None,
-    resume: bool = False,
-    display: Sink | None = None,
-    say: Say = print,
-) -> dict[str, Any]:
-    """Train until `run.total_steps` or `run.stop_return`, and give back what `summary.json` holds.
-
-    `config` may name a preset or a YAML file. Without `run_dir` a new one is made, runs/NAME-DATE-TIME. `display` is
-    one more sink for the metrics; `say` gets warnings. Ctrl-C writes a checkpoint and raises `TrainingInterrupted`.
-    """
-    if not isinstance(config, Config):
-        config = load_config(config)
-    place = find_place(config.learners)
-    if place.rank > 0:
-        return follow(place, say)
-    part, whole = part_of(config, place), whole_run(config, place)
-    if resume and run_dir is None:
-        raise UserError("resume needs run_dir: which run should go on?")
-    if run_dir is not None and not resume:
-        RunDirectory.refuse_used(Path(run_dir))
-    learner = learner_for(part, place)  # before anything is written: most mistakes in a configuration show here
-    refuse_more_than_memory(part, learner, place.count_here)
-    with leading(place, config.loss.reduction, say) as group:
-        if resume:
-            run = RunDirectory.open(Path(str(run_dir)))
-        else:
-            run = RunDirectory.create(whole, Path(run_dir) if run_dir else None, name or config.env.id)
-        with run.locked():
-            training = Training(part, run, learner, resume, say, group, whole)
-            group.invite({"config": whole.to_yaml(), "run": str(run.path)}, run.logs)
-            return concluded(training.go(display))
-
-
-def follow(place: Place, say: Say) -> dict[str, Any]:
-    """Be another learner than 0, which says what to learn, logs, and writes the checkpoints."""
-    try:
-        with following(place, say) as (group, welcome):
-            config = part_of(validate(plain_yaml.parse(welcome["config"])), place)
-            run = RunDirectory(Path(welcome["run"]))
-            run.logs /= f"learner-{place.rank:03d}"
-            run.logs.mkdir(parents=True, exist_ok=True)
-            learner = learner_for(config, place)
-            return concluded(Training(config, run, learner, False, group.say, group).go(None))
-    except Left as left:  # before there was anything to do
-        if left.outcome == "failed":
-            raise Failure(left.message) from None
-        return concluded({"outcome": left.outcome, "run": ""})
-
-
-def concluded(summary: dict[str, Any]) -> dict[str, Any]:
-    """An interrupt is raised where training was called."""
-    if summary["outcome"] == "interrupted":
-        raise TrainingInterrupted(summary)
-    return summary
-
-
-def learner_for(config: Config, place: Place | None = None) -> Learner:
-    """A learner for the configured environment, with the configured share of the machine."""
-    assert isinstance(config.learner.threads, int), "resolved"
-    torch.set_num_threads(config.learner.threads)
-    device = choose_device(config.learner.device, place.rank_here if place else 0)
-    with own_failures("the environment"), time_limit(config.actors.timeout_seconds):
-        spec = probe_spec(config)
-    with own_failures("the network or the loss"):
-        return Learner(config, spec, device)
 
 
 class Training:
@@ -181,8 +92,14 @@ class Training:
             interrupts.look = self._group.look
             sinks: list[Sink] = []
             if self._leads:
-                sinks = [JsonLines(self._run.metrics), TensorBoard(self._run.tensorboard, self._metrics.env_steps)]
+                sinks = [
+                    JsonLines(self._run.metrics, self._run.evaluations),
+                    TensorBoard(self._run.tensorboard, self._metrics.env_steps),
+                    LagHistogram(self._run.lag, self._metrics.lags),
+                    *outside_sinks(self._config.run.sinks, self._facts(), self._say_once),
+                ]
             self._sinks = [stack.enter_context(sink) for sink in [*sinks, *([display] if display else [])]]
+            self._evaluator = stack.enter_context(Evaluator(self._config, self._run, self._sinks, self._say_once))
             try:
                 outcome = self._outcome() or self._learn(interrupts)
             except Left as left:
@@ -198,8 +115,11 @@ class Training:
                 self._report()
                 if not isinstance(failure, BrokenGradient):
                     self._save()
+            if outcome in ("solved", "finished") and self._saved:
+                self._evaluator.finish(self._saved, interrupts, aloud=display is not None)
         saved = str(self._saved) if self._saved else None
         summary = {"outcome": outcome, "run": str(self._run.path), "checkpoint": saved, **self._metrics.line()}
+        summary["evaluation"] = self._evaluator.last
         try:
             if self._leads:
                 self._run.write_summary(summary)
@@ -226,6 +146,7 @@ class Training:
                 metrics.learning_rate = scheduled_rate(config.optimiser, metrics.env_steps / config.run.total_steps)
                 with own_failures("the learner"):
                     report = learner.gradient(batch.tensors, meanwhile=batcher.prefetch)
+                metrics.lags.update((learner.version - batch.arrays.version).tolist())
                 share = Share.of(batch.arrays, report, learner.version, batch.fresh)
                 with metrics.waiting():
                     whole = group.meet(share, interrupts)
@@ -235,10 +156,11 @@ class Training:
                 port.publish(learner.parameters())
                 metrics.record(whole.experience, report)
                 if metrics.seconds_since_line() >= config.run.log_every_seconds:
-                    metrics.queue = port.waiting / (config.actors.slots * config.actors.count)  # type: ignore[operator]
+                    metrics.queue = port.waiting / max(1, port.room)
                     self._report()
                     watch()
-                if time.monotonic() - self._saved_at >= config.checkpoint.every_seconds:
+                overdue = time.monotonic() - self._saved_at >= config.checkpoint.every_seconds
+                if self._evaluator.wants_checkpoint() or overdue:
                     self._save()
             self._report()  # before the actors are ended, which takes a moment and is not training
         return outcome
@@ -279,6 +201,10 @@ class Training:
             except OSError as error:
                 self._say_once(f"cannot write metrics: {error}")
 
+    def _facts(self) -> Facts:
+        """What sinks outside are told of the run."""
+        return Facts(self._run.path.resolve().name, self._run.path, self._config.model_dump())
+
     def _say_once(self, message: str) -> None:
         if message not in self._said:
             self._said.add(message)
@@ -291,7 +217,7 @@ class Training:
         if not self._learner.is_finite():
             raise BrokenGradient("the weights are no longer finite; the last checkpoint is kept")
         standing = self._metrics.standing
-        best = standing is not None and standing >= self._best
+        best = standing is not None and standing >= self._best and not self._evaluator.chooses_best
         state = {
             "learner": self._learner.state(),
             "metrics": self._metrics.state(),
@@ -301,9 +227,10 @@ class Training:
         try:
             self._saved = self._run.save(state, self._config.checkpoint.keep, best)
             self._best = standing if standing is not None and best else self._best
+            self._evaluator.offer(self._saved)
         except (OSError, RuntimeError) as error:
             self._saved = None
-            self._say(f"cannot write a checkpoint: {error}; the last one is kept")
+            self._say_once(f"cannot write a checkpoint: {error}; the last one is kept")
         self._saved_at = time.monotonic()
 
     def _restore(self) -> None:
@@ -327,17 +254,4 @@ class Training:
         kept = keep_broken_batch(error.batch, self._learner.state()["network"], path)
         return BrokenGradient(
             f"{error}; {kept}. A smaller optimiser.learning_rate or optimiser.max_gradient_norm often helps"
-        )
-
-
-def refuse_more_than_memory(config: Config, learner: Learner, learners: int = 1) -> None:
-    """Say so before the machine does."""
-    nbytes = UnrollLayout(specs_for(config, learner.spec, learner.network.state_spec)).nbytes
-    staged = 2 * max(1, config.columns // config.actors.envs)  # type: ignore[operator]
-    nbytes *= (config.actors.slots * config.actors.count + staged) * learners  # type: ignore[operator]
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if nbytes > memory:
-        raise UserError(
-            f"the unrolls of all actors need {nbytes / 2**30:,.0f} GiB, this machine has {memory / 2**30:,.0f}: lower "
-            "actors.count, actors.envs, actors.unroll_length or actors.slots"
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from typing import Any
 
@@ -143,3 +144,22 @@ class UnequalCatch(CatchVectorEnv):
     def step(self, actions: np.ndarray) -> Any:
         time.sleep(0.0005 * 10 ** (os.getpid() % 3))
         return super().step(actions)
+
+
+def in_the_evaluator() -> bool:
+    return "pronk.evaluator_process" in sys.modules
+
+
+class RaisesWhenEvaluated(Corridor):
+    def step(self, action: np.int64) -> Any:
+        if in_the_evaluator():
+            raise RuntimeError("not in front of an audience")
+        return super().step(action)
+
+
+class HangsWhenEvaluated(Corridor):
+    def step(self, action: np.int64) -> Any:
+        if in_the_evaluator():
+            print("hanging", flush=True)
+            time.sleep(3600)
+        return super().step(action)

@@ -14,6 +14,7 @@ from torch import nn
 from pronk.losses import LossTerms
 from pronk.losses.impala import ImpalaLoss
 from pronk.networks import Network, Output
+from pronk.types import ArraySpec
 
 NOISE = spaces.Box(-np.inf, np.inf, (3,), np.float32)
 VIEWS = {
@@ -77,6 +78,31 @@ class Halves(gym.Env):
         return np.zeros(3, np.float32), float(ended and self._length > 1), ended, False, {}
 
 
+class Album(gym.Env):
+    """Shows pictures of noise; `places` choices of `options` each, or one, or `reals` real numbers."""
+
+    def __init__(self, shape=(10, 10, 4), dtype="uint8", places: int = 1, options: int = 3, reals: int = 0) -> None:
+        self.observation_space = spaces.Box(0, 255, tuple(shape), np.dtype(dtype).type)
+        one = spaces.Discrete(options) if places == 1 else spaces.MultiDiscrete([options + i for i in range(places)])
+        low, high = -np.arange(1.0, reals + 1), np.full(reals, np.inf)
+        self.action_space = spaces.Box(low, high, dtype=np.float32) if reals else one
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self._t = 0
+        return self._see(), {}
+
+    def step(self, action):
+        assert self.action_space.contains(action), action
+        self._t += 1
+        return self._see(), float(np.sum(action)), self._t == 9, False, {}
+
+    def _see(self):
+        space = self.observation_space
+        brightness = self.np_random.integers(1, 256)  # else all noise looks alike
+        return self.np_random.integers(0, brightness + 1, space.shape).astype(space.dtype)
+
+
 class Linear(Network):
     """One layer for everything; `network.kwargs.gain` scales it at the start."""
 
@@ -89,6 +115,31 @@ class Linear(Network):
     def forward(self, observation, first, state):
         out = self.only_layer(observation.flatten(2))
         return Output(out[..., :-1], out[..., -1], state)
+
+
+class Ticking(Network):
+    """A memory of its own kind: it counts, and the count turns the policy."""
+
+    def __init__(self, spec, config) -> None:
+        super().__init__(spec)
+        self.layer = nn.Linear(spec.observation.size, spec.action.choices[0] + 1)
+        self.state_spec = ArraySpec((1,), "float32")
+
+    def forward(self, observation, first, state):
+        outs = []
+        for seen, opens in zip(observation.flatten(2), first, strict=True):
+            state = state * (~opens).float()[:, None] + 1.0
+            outs.append(self.layer(seen.float()) * torch.sin(state))
+        out = torch.stack(outs)
+        return Output(out[..., :-1], out[..., -1], state)
+
+
+class Fickle(Linear):
+    """Cannot be exported: a Python number decides, which a trace takes for a constant."""
+
+    def forward(self, observation, first, state):
+        output = super().forward(observation, first, state)
+        return output._replace(policy=output.policy + float(observation.sum()))
 
 
 class Reinforce:

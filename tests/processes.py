@@ -45,17 +45,19 @@ class Life(NamedTuple):
 class Training:
     """`pronk train`; leaving the block leaves nothing running, whatever happened."""
 
-    def __init__(self, path: Path, *arguments: str) -> None:
+    def __init__(
+        self, path: Path, *arguments: str, command: str = "train", within: tuple[str, ...] = (), **environment: str
+    ) -> None:
         self.path = path
         self._left_before = left_in_shared_memory()
         self._output = path.with_name(path.name + ".out"), path.with_name(path.name + ".err")
         with open(self._output[0], "wb") as out, open(self._output[1], "wb") as err:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "pronk", "train", *arguments, "--run-dir", str(path)],
+                [*within, sys.executable, "-m", "pronk", command, *arguments, "--run-dir", str(path)],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
-                env=os.environ | {"PYTHONPATH": str(TESTS)},
+                env=os.environ | {"PYTHONPATH": f"{TESTS}:{os.environ.get('PYTHONPATH', '')}", **environment},
                 start_new_session=True,
             )
         self.pid = self._process.pid

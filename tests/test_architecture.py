@@ -14,23 +14,30 @@ FILES = sorted(ROOT.rglob("*.py"))
 # Imports point upwards in this list: a unit (a file of the root, or a folder) knows only what stands above its line.
 # The units of one line never know one another; so seams do not.
 ORDER = [
-    {"types", "explain", "seeding", "interrupts", "plain_yaml", "lifeline", "knobs"},
+    {"types", "explain", "seeding", "interrupts", "plain_yaml", "lifeline", "child", "knobs", "status_file"},
     {"layout", "config", "named", "parameters", "failures", "atari_scores"},
+    {"runs", "xingtian"},
     {"envs", "networks", "losses", "transport", "sinks"},  # the seams of the story
     {"metrics", "checkpoint", "policy", "optimisers"},
     {"actor", "batcher", "learner", "learners", "broken_batch"},
-    {"launch"},
-    {"training", "evaluation"},
-    {"bench", "learner_process"},
+    {"launch", "plotting", "exports"},
+    {"evaluation", "evaluator"},
+    {"watching", "evaluator_process"},
+    {"training"},
+    {"starting"},
+    {"bench", "learner_process", "card", "dashboard"},
+    {"exporting"},
+    {"hub"},
     {"cli"},
     {"__main__"},
 ]
-NOT_SEAMS = {"cli", "dashboard"}  # folders of parts that are not interchangeable
+NOT_SEAMS = {"cli", "dashboard", "plotting", "watching"}  # folders of parts that are not interchangeable
 LEVEL = {unit: level for level, units in enumerate(ORDER) for unit in units}
 
 WHERE_TENSORS_ARE = {
     *("networks", "losses", "parameters", "optimisers", "policy", "learner"),
-    *("batcher", "checkpoint", "evaluation", "training", "bench", "learners", "broken_batch"),
+    *("batcher", "checkpoint", "evaluation", "training", "starting", "bench", "learners", "broken_batch"),
+    *("exports", "exporting"),
 }
 
 
@@ -93,7 +100,8 @@ def test_what_needs_no_tensors_runs_without_torch():
     light = [
         ".".join(["pronk", *file.relative_to(ROOT).with_suffix("").parts]).removesuffix(".__init__")
         for file in FILES
-        if unit_of(file) not in WHERE_TENSORS_ARE | {"actor", "__main__"} and file.name != "serial.py"
+        if unit_of(file) not in WHERE_TENSORS_ARE | {"actor", "evaluator", "hub", "__main__"}
+        and file.name not in ("serial.py", "joining.py")
     ]
     assert {"pronk", "pronk.cli", "pronk.transport.shared_memory", "pronk.launch.local"} <= set(light)
     program = f"import sys, {', '.join(light)}; print('torch' in sys.modules)"
@@ -113,3 +121,7 @@ def test_there_is_no_drawer():
 def test_every_seam_declares_its_protocol():
     folders = {file.parent for file in FILES} - {ROOT, *(ROOT / name for name in NOT_SEAMS)}
     assert [folder.name for folder in sorted(folders) if not (folder / "base.py").is_file()] == []
+
+
+def test_every_public_name_is_there():
+    assert [name for name in pronk.__all__ if not hasattr(pronk, name)] == []

@@ -91,6 +91,19 @@ def test_a_batch_stays_as_it_is_while_the_next_is_made(envs, batch_size):
     assert_columns_are(held.arrays, [(before, index) for index in range(batch_size)])
 
 
+@pytest.mark.parametrize(("envs", "batch_size"), [(2, 6), (6, 2), (4, 4)])
+def test_passes_go_over_the_same_unrolls_again_and_say_so(envs, batch_size):
+    source, batches = Source(envs, STATE), max(1, envs // batch_size)
+    batcher = Batcher(source.port, source.specs, batch_size, CPU, passes=3)
+    for _ in range(2):
+        given = [batcher.next() for _ in range(3 * batches)]
+        assert [batch.fresh for batch in given] == [True] * batches + [False] * 2 * batches
+        for index, batch in enumerate(given[batches:]):
+            original = given[index % batches].arrays
+            assert_columns_are(batch.arrays, [(original, column) for column in range(batch_size)])
+    assert len(source.sent) == 2 * max(1, batch_size // envs)
+
+
 def test_a_batch_takes_no_more_unrolls_than_it_needs():
     source = Source(2, {})
     batcher = Batcher(source.port, source.specs, 6, CPU)

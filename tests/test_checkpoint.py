@@ -18,7 +18,7 @@ from processes import Training, command_line, read_metrics, read_summary
 
 from pronk.checkpoint import BEST, RunDirectory, load_checkpoint
 from pronk.config import load_config
-from pronk.training import learner_for
+from pronk.starting import learner_for
 from pronk.types import UserError
 
 NO_CHECKPOINTS = [b"", b"torn", b"\x80\x02.", b"PK\x03\x04", bytes(1000), random.Random(1).randbytes(1000)]

@@ -9,9 +9,9 @@ import own_parts
 import pytest
 
 import pronk.cli
-from pronk.checkpoint import load_checkpoint
+from pronk.checkpoint import RunDirectory, load_checkpoint
 from pronk.config import load_config, preset_names
-from pronk.training import train
+from pronk.starting import train
 from pronk.types import UserError
 
 HERE = Path(__file__).parent
@@ -49,7 +49,7 @@ def test_help_teaches_without_loading_torch(tmp_path):
 import contextlib, io, json, sys
 from pronk.cli import main
 texts = {}
-for command in ["", "train", "eval", "bench", "show", "presets"]:
+for command in ["", "train", "eval", "watch", "runs", "plot", "dashboard", "bench", "show", "presets", "convert"]:
     sys.argv = ["pronk", *filter(None, [command]), "--help"]
     with contextlib.redirect_stdout(io.StringIO()) as text, contextlib.suppress(SystemExit):
         main()
@@ -59,16 +59,24 @@ for rest in (["presets"], ["show", "catch"], ["--version"]):
     with contextlib.redirect_stdout(io.StringIO()) as text, contextlib.suppress(SystemExit):
         main()
     texts[rest[0] + " itself"] = text.getvalue()
-print(json.dumps([texts, [name for name in ("torch", "gymnasium") if name in sys.modules]]))
+print(json.dumps([texts, [name for name in ("torch", "gymnasium", "matplotlib", "PIL") if name in sys.modules]]))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=SECONDS)
     texts, loaded = json.loads(done.stdout)
     assert loaded == []
     teaches = {
-        "": ["pronk train cartpole", "pronk eval last", "train", "eval", "bench", "show", "presets"],
-        "train": ["pronk train cartpole", "run.total_steps=", "--run-dir", "--resume", "--seed", "--quiet", "Ctrl-C"],
+        "": ["pronk train cartpole", "pronk eval last", "train", "eval", "dashboard", "bench", "show", "presets"],
+        "train": [
+            *("pronk train cartpole", "run.total_steps=", "--run-dir", "--resume", "--seed", "--quiet", "Ctrl-C"),
+            *("--evaluate", "train_with_evaluate"),
+        ],
+        "convert": ["XingTian", "--out", "pronk train mine.yaml"],
+        "watch": ["last", "--video", "--episodes", ".gif", ".mp4", "--deterministic", "--best", "--fps"],
+        "runs": ["newest first", "--json", "killed", "DIR"],
+        "plot": ["RUN...", "--out", ".svg", "--x", "steps, frames or time", "--only", "--smooth", "seed", "--title"],
         "eval": ["last", "--episodes", "--json", "--deterministic", "--best"],
-        "bench": ["--json", "--seconds", "limit"],
+        "dashboard": ["web page", "--port", "--open", "ssh", "Ctrl-C"],
+        "bench": ["--json", "--seconds", "limit", "run directory", "pronk dashboard"],
         "show": ["YAML", "SECTION.KEY=VALUE"],
         "presets": ["presets"],
         "presets itself": preset_names(),
@@ -185,6 +193,16 @@ def test_a_measurement_takes_time(cli, seconds):
     assert_mistake(cli("bench", "catch", *SHORT, "--seconds", seconds), "--seconds", str(seconds))
 
 
+def test_a_run_is_measured_as_it_is_and_keeps_the_figures(cli):
+    train(load_config("catch", SHORT), run_dir="runs/mine")
+    assert_mistake(cli("bench", "runs/mine", "run.seed=2"), "run.seed=2", "runs/mine/config.yaml")
+    with RunDirectory(Path("runs/mine")).locked():
+        assert_mistake(cli("bench", "runs/mine"), "runs/mine", "being trained")
+    code, out, _ = cli("bench", "last", "--json", "--seconds", "1")
+    assert code == 0
+    assert json.loads(Path("runs/mine/bench.json").read_text()) == json.loads(out)
+
+
 @pytest.mark.parametrize(
     "arguments", [["nonsense"], ["train"], ["train", "catch", "--nonsense"], ["eval", "--episodes", "x"]]
 )
@@ -286,7 +304,7 @@ def test_a_run_tells_how_it_went_and_what_to_do_next(local):
     assert done.stderr == ""
     assert run.name.startswith("catch-")
     words = ["catch: ", " / 3,200 steps", "3,200 steps in", "Finished.", "mean return", f"pronk eval {name}\n"]
-    words += [f"tensorboard --logdir {name}/tensorboard\n"]
+    words += [f"pronk watch {name}\n", f"pronk plot {name}\n", f"tensorboard --logdir {name}/tensorboard\n"]
     words += [f"import pronk; policy = pronk.load('{name}')\n"]
     told = "\n".join(line.rstrip() for line in done.stdout.splitlines()) + "\n"
     assert [word for word in words if word not in told] == [], told
@@ -294,15 +312,16 @@ def test_a_run_tells_how_it_went_and_what_to_do_next(local):
 
 def test_the_run_directory_is_complete(finished):
     inside = {path.name for path in finished.iterdir()}
-    assert inside == {"config.yaml", "metrics.jsonl", "summary.json", "checkpoints", "tensorboard", "logs"}
+    assert inside == {"config.yaml", "metrics.jsonl", "summary.json", "lag.json", "checkpoints", "tensorboard", "logs"}
     assert [file.stat().st_size > 0 for file in (finished / "tensorboard").iterdir()] == [True]
     assert {file.name for file in (finished / "checkpoints").iterdir()} == {"000000003200.pt", "best.pt"}
 
 
 def test_every_actor_process_has_a_log(shared, local):
-    assert sorted(log.name for log in (shared[0] / "logs").iterdir()) == ["actor-000.log", "actor-001.log"]
-    assert all("starts" in log.read_text() for log in (shared[0] / "logs").iterdir())
-    assert list((local[0] / "logs").iterdir()) == []
+    logs = sorted((shared[0] / "logs").glob("*.log"))
+    assert [log.name for log in logs] == ["actor-000.log", "actor-001.log"]
+    assert all("starts" in log.read_text() for log in logs)
+    assert list((local[0] / "logs").glob("*.log")) == []
 
 
 def test_the_configuration_of_a_run_is_resolved_and_loads_again(finished):

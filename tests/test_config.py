@@ -315,7 +315,13 @@ def test_resolving_leaves_nothing_open_but_what_a_run_must_find_out():
     config = load_config("catch").resolved()
     tree = config.model_dump(exclude={"description"})
     open_keys = [f"{section}.{key}" for section in tree for key in tree[section] if tree[section][key] == "auto"]
-    assert open_keys == ["env.vectorization", "learner.device", "learners.count"]
+    assert open_keys == [
+        "env.vectorization",
+        "learner.device",
+        "learners.count",
+        "transport.max_actors",
+        "evaluation.envs",
+    ]
     assert config.resolved() == config
 
 
@@ -330,3 +336,24 @@ def test_replacing_makes_a_validated_copy():
     assert config.run.seed == 1
     with pytest.raises(ValueError, match="greater than or equal to 0"):
         config.replace({"run.seed": -8})
+
+
+def test_a_file_may_build_on_another(tmp_path):
+    file = tmp_path / "my.yaml"
+    file.write_text("base: cartpole\nactors:\n  unroll_length: 7\n")
+    mine, cartpole = load_config(file), load_config("cartpole")
+    assert mine == cartpole.replace({"actors.unroll_length": 7})
+    assert "base:" not in mine.to_yaml()
+    grandchild = tmp_path / "mine.yaml"
+    grandchild.write_text(f"base: {file}\nrun:\n  stop_return: null\n")
+    assert load_config(grandchild) == mine.replace({"run.stop_return": None})
+
+
+@pytest.mark.parametrize(
+    ("base", "words"), [("cartpol", "cartpole"), ("my.yaml", "leads back"), ("none.yaml", "no such")]
+)
+def test_a_base_that_cannot_be_is_a_users_mistake(base, words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my.yaml").write_text(f"base: {base}\n")
+    with pytest.raises(UserError, match=words):
+        load_config("my.yaml")

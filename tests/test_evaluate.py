@@ -13,7 +13,7 @@ from pronk.checkpoint import RunDirectory
 from pronk.config import load_config
 from pronk.evaluation import Evaluation, evaluate, load
 from pronk.seeding import evaluation_seeds
-from pronk.training import train
+from pronk.starting import train
 from pronk.types import UserError
 
 SHORT = ["transport=local", "run.total_steps=640", "actors.envs=8", "learner.batch_size=8", "network.hidden=[16]"]

@@ -1,5 +1,6 @@
 import io
 import math
+import shutil
 
 import pytest
 import torch
@@ -17,6 +18,9 @@ T, B, RATE = 5, 3, 0.02
 CPU = torch.device("cpu")
 SPEC = EnvSpec(ArraySpec((4,), "float32"), ActionSpec((), (3,)))
 MASKED = EnvSpec({"seen": ArraySpec((4,), "float32"), "action_mask": ArraySpec((3,), "int8")}, SPEC.action)
+PICTURES = EnvSpec(ArraySpec((4, 20, 20), "uint8"), SPEC.action)
+PRECISIONS = ("float32", "bfloat16")
+IMAGES = {"network.torso": "small"}
 LSTM = {"network.core": "lstm", "network.core_size": 6}
 
 
@@ -241,3 +245,21 @@ def test_devices_by_name():
     for name in ("abacus", "cuda:99"):
         with pytest.raises(UserError, match=f"learner.device: '{name}'"):
             choose_device(name)
+
+
+def test_bfloat16_learns_nearly_the_same_with_weights_in_float32():
+    exact, rough = (learner_of(configured(learner__precision=name, **IMAGES), PICTURES) for name in PRECISIONS)
+    batch = batch_for(exact)
+    reports = [step(learner, batch) for learner in (exact, rough)]
+    assert reports[1]["loss"] == pytest.approx(reports[0]["loss"], rel=0.03, abs=0.03)
+    assert reports[1] != reports[0]
+    assert {weight.dtype for weight in rough.network.parameters()} == {torch.float32}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler")
+def test_a_compiled_network_learns_the_same():
+    plain, fused = learner_of(configured()), learner_of(configured(learner__compile=True))
+    batch = batch_for(plain)
+    assert step(fused, batch) == pytest.approx(step(plain, batch), rel=1e-4, abs=1e-6)
+    torch.testing.assert_close(weights_of(plain), weights_of(fused))

@@ -110,3 +110,13 @@ def test_state_goes_on_as_if_nothing_had_happened() -> None:
         name: value for name, value in theirs.items() if name not in CLOCK
     }
     assert theirs["steps_per_second"] == pytest.approx(T * N / (time.perf_counter() - other._started), rel=0.5)
+
+
+def test_experience_counts_once_however_often_it_is_learnt_from():
+    metrics = Metrics(1)
+    played = batch({(0, 0): (5.0, 1)})
+    metrics.record(Experience.of(played, 0), {"loss": 1.0})
+    once = metrics.env_steps
+    metrics.record(Experience.of(played, 1, fresh=False), {"loss": 3.0})
+    assert (metrics.env_steps, metrics.episodes, metrics.updates) == (once, 1, 2)
+    assert metrics.line()["loss"] == 2.0

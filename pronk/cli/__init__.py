@@ -5,9 +5,18 @@ A command imports what it needs when it is called, so that `pronk --help` is ins
 
 # ruff: noqa: F401, I001
 import pronk.cli.train
+import pronk.cli.learner
+import pronk.cli.actor
 import pronk.cli.evaluate
+import pronk.cli.watch
+import pronk.cli.runs
+import pronk.cli.plot
+import pronk.cli.export
+import pronk.cli.push
+import pronk.cli.dashboard
 import pronk.cli.bench
 import pronk.cli.show
+import pronk.cli.convert
 from pronk.cli.shell import main
 
 __all__ = ["main"]

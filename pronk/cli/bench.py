@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.table import Table
 
 from pronk.cli.shell import Overrides, Source, app, out
-from pronk.config import load_config
+from pronk.config import load_config, preset_names
+from pronk.dashboard.runs import is_run
+from pronk.runs import find_run_path, is_locked
 from pronk.types import UserError
 
 
@@ -24,13 +27,19 @@ def bench(
 
     Environment, inference and learner are first measured alone on one core each;
     limit = cores / (1/env + 1/inference + 1/learner).
+
+    Given a run directory instead of a preset, it measures the run's configuration and keeps the figures there, where
+    `pronk dashboard` shows the run's speed against them.
     """
     if not seconds >= 1:
         raise UserError(f"--seconds: {seconds:g} does not fit: at least 1")
-    config = load_config(source, overrides)
+    run = run_to_measure(source, overrides)
+    config = load_config(run / "config.yaml" if run else source, overrides)
     from pronk.bench import measure
 
     figures = measure(config, seconds)
+    if run:
+        (run / "bench.json").write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
     if as_json:
         print(json.dumps(figures))
         return
@@ -45,3 +54,15 @@ def bench(
         table.add_row(f"{name}: {meaning}", f"{figures[name]:,.0f}")
     out.print(table)
     out.print(f"efficiency {figures['efficiency']:.0%} (trained / limit)")
+
+
+def run_to_measure(source: str, overrides: list[str] | None) -> Path | None:
+    """The run that is meant, if it is one."""
+    if source in preset_names() or not (source == "last" or is_run(Path(source))):
+        return None
+    run = find_run_path(source)
+    if overrides:
+        raise UserError(f"{overrides[0]!r}: a run is measured as it is; leave it out, or give {run / 'config.yaml'}")
+    if is_locked(run):
+        raise UserError(f"{run} is being trained right now, which would slow the measurement; wait for its end")
+    return run

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -26,6 +26,11 @@ def evaluate(
     if as_json:
         print(json.dumps(summary))
         return
+    show_evaluation(summary)
+
+
+def show_evaluation(summary: dict[str, Any]) -> None:
+    """In one sentence."""
     low, high = summary["interval"]
     human = f"; {summary['human_normalised']:.0%} of a human's score" if "human_normalised" in summary else ""
     out.print(

@@ -53,7 +53,7 @@ def main() -> None:
     try:
         code = app(standalone_mode=False)
         raise SystemExit(code if isinstance(code, int) else 0)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, typer.Abort):  # the parser makes the second of the first
         raise SystemExit(INTERRUPTED) from None
     except Exception as error:
         if isinstance(error, Failure):

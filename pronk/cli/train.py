@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,9 +13,18 @@ from rich.text import Text
 from pronk.cli.shell import Overrides, Source, app, out, warn
 from pronk.config import load_config
 from pronk.interrupts import INTERRUPTED
+from pronk.types import UserError
 
 if TYPE_CHECKING:
     from pronk.learners import Place
+
+
+class Task(enum.StrEnum):
+    """XingTian's words."""
+
+    TRAIN = "train"
+    EVALUATE = "evaluate"
+    TRAIN_WITH_EVALUATE = "train_with_evaluate"
 
 
 @app.command()
@@ -27,6 +37,22 @@ def train(
         bool,
         typer.Option("--resume", help="Go on with a run: PRESET is its directory, its name, or `last`."),
     ] = False,
+    evaluate: Annotated[
+        bool,
+        typer.Option(
+            "--evaluate",
+            help="Beside the training, play whole episodes with its newest weights now and then (section evaluation).",
+        ),
+    ] = False,
+    task: Annotated[
+        Task,
+        typer.Option(
+            "-t",
+            "--task",
+            help="As in XingTian: train_with_evaluate is --evaluate; evaluate trains nothing and plays the newest run "
+            "of PRESET under runs/, or that of --run-dir.",
+        ),
+    ] = Task.TRAIN,
     quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing but errors.")] = False,
 ) -> None:
     """Train an agent.
@@ -41,6 +67,10 @@ def train(
     from pronk.sinks.console import Display, PlainLines
 
     changes = [*(overrides or []), *([f"run.seed={seed}"] if seed is not None else [])]
+    if task == Task.EVALUATE:
+        return evaluate_newest(source, changes, run_dir)
+    if evaluate or task == Task.TRAIN_WITH_EVALUATE:
+        changes.append("evaluation.enabled=true")
     title = plain_name(Path(source).name)
     if resume:
         follow_if_further(place_in(changes))  # before looking for the run, which learner 0 alone may have
@@ -57,8 +87,8 @@ def train(
         display = PlainLines(title, config.run.total_steps, out)
     # A warning beside a live display has to go through the display's own console.
     say = (lambda message: warn(message, out)) if isinstance(display, Display) else warn
-    from pronk.training import TrainingInterrupted
-    from pronk.training import train as run_training
+    from pronk.starting import TrainingInterrupted
+    from pronk.starting import train as run_training
 
     code = 0
     try:
@@ -74,7 +104,7 @@ def follow_if_further(place: Place) -> None:
     """All that a further learner does. Learner 0 is the one to watch."""
     if place.rank == 0:
         return
-    from pronk.training import TrainingInterrupted, follow
+    from pronk.starting import TrainingInterrupted, follow
 
     try:
         follow(place, warn)
@@ -83,9 +113,28 @@ def follow_if_further(place: Place) -> None:
     raise typer.Exit
 
 
+def evaluate_newest(source: str, changes: list[str], run_dir: Path | None) -> None:
+    """`-t evaluate`: play the newest checkpoint of the newest run of a preset or file.
+
+    A run is evaluated as it was trained: nothing but the section `evaluation` can be changed.
+    """
+    from pronk.checkpoint import find_run, newest_run_of
+    from pronk.cli.evaluate import show_evaluation
+    from pronk.evaluation import evaluate
+
+    for change in changes:
+        if not change.startswith("evaluation."):
+            raise UserError(f"{change}: -t evaluate plays a run as it was trained; only evaluation.* can be changed")
+    settings = load_config(source, changes).evaluation
+    run = find_run(str(run_dir)) if run_dir else newest_run_of(source)
+    out.print(Text(f"{run.path}, {run.newest().name}:"), soft_wrap=True)
+    played = evaluate(run.path, settings.episodes, deterministic=settings.deterministic, seed=settings.seed)
+    show_evaluation(played.summary())
+
+
 def show_summary(summary: dict[str, Any]) -> None:
     """How it ended, and what to do next."""
-    from pronk.sinks.console import duration
+    from pronk.sinks.console import duration, evaluation
 
     run, steps, seconds = summary["run"], summary["env_steps"], summary["wall_seconds"]
     headline = {
@@ -99,8 +148,12 @@ def show_summary(summary: dict[str, Any]) -> None:
     score = "no episode has ended" if value is None else f"mean return {value:.1f} over the last 100 episodes"
     rate = f"{steps:,} steps in {duration(seconds)} ({steps / seconds:,.0f} steps/s)"
     out.print(f"{headline} {score}, {rate}.", highlight=False, soft_wrap=True)
+    if summary["evaluation"]:
+        out.print(f"Evaluated: {evaluation(summary['evaluation'])}.", highlight=False, soft_wrap=True)
     hints = [
         ("play it", f"pronk eval {shlex.quote(run)}"),
+        ("watch it", f"pronk watch {shlex.quote(run)}"),
+        ("plot it", f"pronk plot {shlex.quote(run)}"),
         ("see curves", f"tensorboard --logdir {shlex.quote(run)}/tensorboard"),
         ("use it", f"import pronk; policy = pronk.load({run!r})"),
     ]

@@ -12,8 +12,14 @@ from pronk.envs.atari import AtariVector, check_game
 
 def make(config: EnvConfig, count: int) -> AtariVector:
     """`env.game` with the preprocessing of `env.atari`."""
+    return AtariVector(games(config, count), config.atari)
+
+
+def games(config: EnvConfig, count: int, screen: tuple[int, int] | None = None) -> AtariVectorEnv:
+    """The games as the agent sees them; with `screen` (height, width) as a person does, and the same in all else."""
     atari = config.atari
-    env = AtariVectorEnv(
+    height, width = screen or (atari.size, atari.size)
+    return AtariVectorEnv(
         check_game(config, sorted(ale_py.roms.get_all_rom_ids())),
         count,
         num_threads=1,  # the actor's own core; more actors use more cores
@@ -21,10 +27,10 @@ def make(config: EnvConfig, count: int) -> AtariVector:
         repeat_action_probability=atari.sticky,
         full_action_space=atari.full_actions,
         autoreset_mode=AutoresetMode.NEXT_STEP,
-        img_height=atari.size,
-        img_width=atari.size,
-        grayscale=atari.grayscale,
-        stack_num=atari.stack,
+        img_height=height,
+        img_width=width,
+        grayscale=atari.grayscale and not screen,
+        stack_num=1 if screen else atari.stack,
         frameskip=atari.frame_skip,
         noop_max=atari.noops,
         # Lives are counted by `AtariVector`.
@@ -33,4 +39,3 @@ def make(config: EnvConfig, count: int) -> AtariVector:
         reward_clipping=False,
         use_fire_reset=atari.fire_reset,
     )
-    return AtariVector(env, atari)

@@ -86,6 +86,8 @@ class Lives(gym.vector.VectorWrapper):
 
 def check_game(config: EnvConfig, games: list[str]) -> str:
     """The name of a game that there is."""
+    if config.game is None:
+        raise UserError("env.game: which game? Such as env.game=breakout")
     if config.game not in games:
-        raise UserError(f"env.game: no Atari game {config.game!r}{nearest(str(config.game), games)}")
+        raise UserError(f"env.game: no Atari game {config.game!r}{nearest(config.game, games)}")
     return config.game

@@ -49,7 +49,11 @@ def make_env(config: Config, count: int) -> VectorEnv:
     """The configured environments, with the extra inputs that the configured network asks for."""
     name = config.env.id
     make: Callable[[Any, int], VectorEnv] = find("environment", name if name in TABLE else GYMNASIUM, TABLE)
-    env = make(config.env, count)
+    return with_extra_inputs(make(config.env, count), config)
+
+
+def with_extra_inputs(env: VectorEnv, config: Config) -> VectorEnv:
+    """The environment, also telling its last action or reward where the network wants to see them."""
     if config.network.last_action or config.network.last_reward:
         from pronk.envs.last_inputs import LastInputs
 

@@ -23,13 +23,17 @@ from pronk.types import Array, UserError
 class EnvPoolGames(gym.vector.VectorEnv):
     """N games that terminate only when they are over, with their `lives` in the info."""
 
-    def __init__(self, envpool: Any, game: str, count: int, atari: AtariConfig) -> None:
+    def __init__(
+        self, envpool: Any, game: str, count: int, atari: AtariConfig, screen: tuple[int, int] | None = None
+    ) -> None:
+        height, width = screen or (atari.size, atari.size)
         self.metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}
         self.num_envs = count
         self._make, self._task, self._options = envpool.make_gymnasium, task_of(game), options_of(atari)
-        self._colours = None if atari.grayscale else (count, atari.stack, 3, atari.size, atari.size)
+        self._options |= {"img_height": height, "img_width": width}
+        self._colours = None if atari.grayscale else (count, atari.stack, 3, height, width)
         self._pool: Any = None
-        shape = (atari.stack, atari.size, atari.size) if atari.grayscale else (atari.stack, atari.size, atari.size, 3)
+        shape = (atari.stack, height, width) if atari.grayscale else (atari.stack, height, width, 3)
         self.single_observation_space = gym.spaces.Box(0, 255, shape, np.uint8)
         self.single_action_space = envpool.make_spec(self._task, **self._options).gymnasium_action_space
         self.observation_space = batch_space(self.single_observation_space, count)
@@ -90,6 +94,11 @@ def task_of(game: str) -> str:
 
 def make(config: EnvConfig, count: int) -> AtariVector:
     """`env.game` with the preprocessing of `env.atari`."""
+    return AtariVector(games(config, count), config.atari)
+
+
+def games(config: EnvConfig, count: int, screen: tuple[int, int] | None = None) -> EnvPoolGames:
+    """The games as the agent sees them; with `screen` (height, width) as a person does, and the same in all else."""
     try:
         import envpool
         from envpool.atari.registration import atari_game_list
@@ -98,4 +107,5 @@ def make(config: EnvConfig, count: int) -> AtariVector:
             raise
         raise UserError("env.atari.backend=envpool needs EnvPool: pip install pronk[envpool]") from None
     game = check_game(config, atari_game_list)
-    return AtariVector(EnvPoolGames(envpool, game, count, config.atari), config.atari)
+    atari = config.atari.model_copy(update={"grayscale": False, "stack": 1}) if screen else config.atari
+    return EnvPoolGames(envpool, game, count, atari, screen)

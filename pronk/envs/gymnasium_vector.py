@@ -129,9 +129,12 @@ def make(config: EnvConfig, count: int) -> GymnasiumVector:
         return GymnasiumVector(vector_of(factory, config, count))
     spec = registered(config.id)
     mode = config.vectorization
-    if mode == "native" and spec.vector_entry_point is None:
+    # ale-py's vector class clips rewards and scales frames, which its single game does not: another environment.
+    # `env.id=atari` is the way to it.
+    native = spec.vector_entry_point is not None and not config.id.startswith("ALE/")
+    if mode == "native" and not native:
         raise UserError(f"env.vectorization=native: {config.id} has no vector class of its own; use sync or async")
-    if mode in ("auto", "native") and spec.vector_entry_point is not None:
+    if mode in ("auto", "native") and native:
         return GymnasiumVector(gym.make_vec(config.id, count, "vector_entry_point", **config.kwargs))
     return GymnasiumVector(vector_of(lambda **kwargs: gym.make(config.id, **kwargs), config, count))
 
@@ -173,10 +176,15 @@ def user_factory(name: str) -> Callable[..., Any] | None:
     return None
 
 
+# Which module knows the ids with such a beginning.
+KNOWN_BY = {"ALE/": "ale_py", "MinAtar/": "minatar.gym", "MiniGrid-": "minigrid", "BabyAI-": "minigrid"}
+
+
 def registered(name: str) -> Any:
     """The registration of a Gymnasium id."""
-    if name.startswith("ALE/"):
-        gym.register_envs(import_module("ale_py", name))
+    for beginning, module in KNOWN_BY.items():
+        if name.startswith(beginning) and name not in gym.registry:
+            getattr(import_module(module, name), "register_envs", lambda: None)()  # most register when imported
     bare = name.rpartition(":")[2]  # its module was imported by `user_factory`
     try:
         return gym.spec(bare)

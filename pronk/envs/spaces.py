@@ -14,10 +14,14 @@ Encoder = Callable[[Any], Tree]
 
 
 def observation_encoder(space: gym.Space, path: str = "observation") -> tuple[Tree, Encoder]:
-    """The spec of an observation space, and a function from batched observations of it to a tree of arrays."""
+    """The spec of an observation space, and a function from batched observations of it to a tree of arrays.
+
+    Words in a Dict (MiniGrid's mission, which is the same in every episode of most tasks) are left out.
+    """
     match space:
         case gym.spaces.Dict():
-            return _join({key: observation_encoder(part, f"{path}.{key}") for key, part in space.spaces.items()})
+            readable = {key: part for key, part in space.spaces.items() if not _is_text(part)}
+            return _join({key: observation_encoder(part, f"{path}.{key}") for key, part in readable.items()})
         case gym.spaces.Tuple():
             parts = [observation_encoder(part, f"{path}.{index}") for index, part in enumerate(space.spaces)]
             spec, encode = _join({str(index): part for index, part in enumerate(parts)})
@@ -97,6 +101,11 @@ def _join(parts: dict[str, tuple[Tree, Encoder]]) -> tuple[Tree, Encoder]:
 
 def _as(dtype: str) -> Encoder:
     return lambda values: np.asarray(values, dtype)
+
+
+def _is_text(space: gym.Space) -> bool:
+    """Gymnasium's own, or one like MiniGrid's."""
+    return isinstance(space, gym.spaces.Text) or (space.shape is None and isinstance(space.sample(), str))
 
 
 def _unchanged(action: Array) -> Array:

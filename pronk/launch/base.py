@@ -41,9 +41,11 @@ Watch = Callable[[], None]
 TABLE = {
     "local": "pronk.launch.serial:playing",
     "shared_memory": "pronk.launch.local:playing",
+    "grpc": "pronk.launch.gateway:playing",
 }
 
 
 def playing(play: Play) -> AbstractContextManager[tuple[LearnerPort, Watch]]:
     """Actors at play."""
-    return find("transport", play.config.transport.name, TABLE)(play)
+    transport = play.config.transport
+    return find("transport", "grpc" if transport.listens else transport.name, TABLE)(play)

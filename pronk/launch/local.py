@@ -7,17 +7,18 @@ standard input. Its failure comes back over a pipe and is raised here, where it 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any, Protocol
 
+from pronk import child
 from pronk.launch.base import ActorFailed, Play, Watch
+from pronk.launch.board import ActorState, Board, State
 from pronk.transport import LearnerPort
 from pronk.transport.shared_memory import SharedMemoryTransport
 
@@ -27,15 +28,6 @@ YOUNG_SECONDS = 60.0  # an error so soon after a start counts as one in a row, e
 FIRST_BACKOFF, LAST_BACKOFF = 0.1, 10.0  # seconds
 
 CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE, signal.SIGILL)  # its own doing, not a kill
-
-# Not `-m`: the learner's import path is set before anything of Pronk's or the user's is imported.
-START = """
-import json, sys
-job = json.load(sys.stdin)
-sys.path[:] = job["path"]
-from pronk.launch.actor_process import main
-main(job)
-"""
 
 
 @contextlib.contextmanager
@@ -56,6 +48,26 @@ def playing(play: Play) -> Iterator[tuple[LearnerPort, Watch]]:
         yield port, launcher.watch
 
 
+class Tickets(Protocol):
+    """What the supervisor asks of a transport."""
+
+    def connect(self, actor: int) -> tuple[Any, contextlib.AbstractContextManager[Any]]:
+        """What a new process of this actor needs to join (a dataclass), and what to close once it has inherited it."""
+        ...
+
+    def delivered(self, actor: int) -> int:
+        """Unrolls this actor has sent, over all its lives."""
+        ...
+
+    def filled(self, actor: int) -> int:
+        """How many of this actor's slots wait to be learnt from."""
+        ...
+
+    def silent_seconds(self, actor: int) -> float:
+        """How long this actor has sent nothing although it could."""
+        ...
+
+
 @dataclass
 class Worker:
     """One actor over all its lives."""
@@ -71,13 +83,14 @@ class Worker:
 
 
 class LocalLauncher:
-    """`actors.count` processes over shared memory."""
+    """`actors.count` processes."""
 
-    def __init__(self, play: Play, transport: SharedMemoryTransport) -> None:
+    def __init__(self, play: Play, transport: Tickets) -> None:
         assert isinstance(play.config.actors.count, int), "resolved"
         self._play, self._settings, self._transport = play, play.config.actors, transport
         self._workers = [Worker(index) for index in range(play.config.actors.count)]
         self._watched = 0.0
+        self._board = Board(play)
 
     def __enter__(self) -> LocalLauncher:
         return self
@@ -95,6 +108,7 @@ class LocalLauncher:
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     worker.process.wait(max(0.0, deadline - time.monotonic()))
                 self._bury(worker)
+        self._board.end()
 
     def watch(self) -> None:
         """Look after every worker, but not more often than is worth it."""
@@ -110,6 +124,19 @@ class LocalLauncher:
                 self._died(worker)
             elif self._transport.silent_seconds(worker.index) > self._settings.timeout_seconds:
                 self._hangs(worker)
+        self._board.show(lambda: [self._seen(worker) for worker in self._workers])
+
+    def _seen(self, worker: Worker) -> ActorState:
+        port, slots = self._transport, self._settings.slots
+        unrolls, filled = port.delivered(worker.index), port.filled(worker.index)
+        state: State = "waiting" if filled == slots else "playing"
+        if worker.process is None:
+            state = "restarting"
+        elif unrolls == worker.delivered_at_start:
+            state = "starting"
+        pid = worker.process.pid if worker.process is not None else None
+        silent = round(port.silent_seconds(worker.index), 1)
+        return ActorState(worker.index, state, unrolls, filled, slots, worker.lives, pid, silent)
 
     def log_of(self, worker: Worker) -> Path:
         """logs/actor-000.log."""
@@ -126,22 +153,13 @@ class LocalLauncher:
             "ticket": asdict(ticket),
             "layout": self._play.layout.digest,
             "failure_pipe": failure_end,
-            "path": sys.path,
-            "parent": os.getpid(),
         }
-        with inherited, open(self.log_of(worker), "ab") as log:
-            worker.process = subprocess.Popen(
-                [sys.executable, "-P", "-c", START],
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-                pass_fds=[*ticket.descriptors, failure_end],
-                start_new_session=True,  # the terminal's Ctrl-C is the learner's business
+        with inherited:
+            worker.process = child.start(
+                "pronk.launch.actor_process", job, self.log_of(worker), [*ticket.descriptors, failure_end]
             )
             os.close(failure_end)
-        assert worker.process.stdin is not None
-        with contextlib.suppress(BrokenPipeError), worker.process.stdin as stdin:
-            stdin.write(json.dumps(job).encode())
+        child.hang_up(worker.process)
         worker.lives += 1
         worker.started_at = time.monotonic()
         worker.delivered_at_start = self._transport.delivered(worker.index)
@@ -149,29 +167,24 @@ class LocalLauncher:
     def _died(self, worker: Worker) -> None:
         assert worker.process is not None
         code = worker.process.returncode
-        told = read_all(worker.failure_pipe)
+        told = child.read_all(worker.failure_pipe).decode(errors="replace").strip()
         self._bury(worker)
         if told:
             self._judge(worker, told, raised=True)
         else:
             reason = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
             crashed = code > 0 or -code in CRASHES
-            self._judge(worker, f"{reason}; its log ends with:\n{tail(self.log_of(worker))}", raised=crashed)
+            self._judge(worker, f"{reason}; its log ends with:\n{child.tail(self.log_of(worker))}", raised=crashed)
 
     def _hangs(self, worker: Worker) -> None:
         """Ask where it hangs, then end it. One that has told its failure hangs only in its own end."""
         assert worker.process is not None
-        told = read_all(worker.failure_pipe)
+        told = child.read_all(worker.failure_pipe).decode(errors="replace").strip()
         if told:
             self._bury(worker)
             self._judge(worker, told, raised=True)
             return
-        log = self.log_of(worker)
-        size = log.stat().st_size
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(worker.process.pid, signal.SIGUSR1)  # `faulthandler` writes the stack to the log
-        time.sleep(0.5)
-        stack = log.read_bytes()[size:].decode(errors="replace").strip()
+        stack = child.where_it_is(worker.process, self.log_of(worker))
         self._bury(worker)
         seconds = self._settings.timeout_seconds
         self._judge(
@@ -181,9 +194,7 @@ class LocalLauncher:
     def _bury(self, worker: Worker) -> None:
         """End the process and whatever it started, at once."""
         assert worker.process is not None
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(worker.process.pid, signal.SIGKILL)
-        worker.process.wait()
+        child.end(worker.process)
         os.close(worker.failure_pipe)
         worker.process = None
 
@@ -203,17 +214,3 @@ class LocalLauncher:
         lines = cause.splitlines()
         brief = lines[-1] if lines[0].startswith("Traceback") else lines[0].removesuffix(":").partition("; it")[0]
         self._play.say(f"actor {worker.index} failed ({brief}); it starts again. Its log: {self.log_of(worker)}")
-
-
-def read_all(pipe: int) -> str:
-    """What a process left in a pipe, without waiting: a child of its own may still hold the other end."""
-    os.set_blocking(pipe, False)
-    try:
-        return os.read(pipe, 65536).decode(errors="replace").strip()
-    except BlockingIOError:
-        return ""
-
-
-def tail(log: Path, lines: int = 15) -> str:
-    """The end of a log."""
-    return "\n".join(log.read_text(errors="replace").splitlines()[-lines:]) or "(nothing)"

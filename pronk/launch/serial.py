@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pronk.actor import Actor, make_actor
 from pronk.failures import own_failures
 from pronk.launch.base import Play, Watch
+from pronk.launch.board import ActorState, Board
 from pronk.transport import LearnerPort
 from pronk.transport.local import LocalTransport
 
@@ -24,12 +25,19 @@ def playing(play: Play) -> Iterator[tuple[LearnerPort, Watch]]:
         for index in range(play.config.actors.count):
             with own_failures(f"actor {index}"):
                 actors.append(stack.enter_context(make_actor(play.config, lambda *_: port, index, 0, play.generation)))
-        turns = itertools.cycle(enumerate(actors))
+        turns, unrolls = itertools.cycle(enumerate(actors)), [0] * len(actors)
+        board = Board(play)
+        stack.callback(board.end)
 
         def let_one_play() -> None:
             index, actor = next(turns)
             with own_failures(f"actor {index}"), play.interrupts.at_once():
                 actor.advance()
+            unrolls[index] += 1
+
+        def watch() -> None:
+            play.interrupts.check()
+            board.show(lambda: [ActorState(index, "playing", count) for index, count in enumerate(unrolls)])
 
         port.while_waiting = let_one_play
-        yield port, play.interrupts.check
+        yield port, watch

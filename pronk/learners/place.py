@@ -108,6 +108,7 @@ def part_of(config: Config, place: Place) -> Config:
     tree = config.model_dump()
     assign(tree, "learners", {"count": place.count, "rank": place.rank})
     assign(tree, "actors.count", dealt)
+    assign(tree, "evaluation.enabled", config.evaluation.enabled and place.rank == 0)
     assign(tree, "learner.threads", threads if config.learner.threads == "auto" else config.learner.threads)
     return validate(tree).resolved()
 

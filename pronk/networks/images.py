@@ -17,6 +17,7 @@ from pronk.networks.torsos import Flat, Torso
 from pronk.types import ArraySpec, Tree, UserError, leaves
 
 RELU_GAIN = 2**0.5
+EVEN = 1e-5  # variance below which a picture counts as even
 
 
 class ImageTorso(Torso):
@@ -45,6 +46,7 @@ class ImageTorso(Torso):
                 "try network.torso=small or network.torso=compact"
             ) from None
         self._linear = orthogonal(nn.Linear(flat, self.features), RELU_GAIN)
+        self._standardise = config.standardise
         self._others = [path for path in named if path not in self._images]
         self._flat = Flat({path: named[path] for path in self._others})
         self.size = self.features + self._flat.size
@@ -58,6 +60,8 @@ class ImageTorso(Torso):
         arrays = dict(leaves(observation))
         pictures = [planes(arrays[path], spec) for path, spec in self._images.items()]
         stacked = torch.cat(pictures, 1) if len(pictures) > 1 else pictures[0]
+        if self._standardise:
+            stacked = standardised(stacked)
         features = torch.relu(self._linear(self._convolutions(stacked).flatten(1)))
         if not self._others:
             return features
@@ -171,6 +175,12 @@ def planes(array: Tensor, spec: ArraySpec) -> Tensor:
         array = array.permute(0, 3, 1, 2)
     pixels = array.to(memory_format=torch.channels_last).float()
     return pixels * (1 / 255) if spec.dtype == "uint8" else pixels
+
+
+def standardised(pictures: Tensor) -> Tensor:
+    """Each of [M, C, H, W] with mean 0 and deviation 1; an even one becomes 0."""
+    variance, mean = torch.var_mean(pictures, (1, 2, 3), correction=0, keepdim=True)
+    return (pictures - mean) * (variance + EVEN).rsqrt()
 
 
 def channels_first(shape: tuple[int, ...]) -> bool:

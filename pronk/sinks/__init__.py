@@ -1,5 +1,5 @@
 """SEAM: where metrics go. `base.py` has the protocol."""
 
-from pronk.sinks.base import Sink
+from pronk.sinks.base import EvaluationSink, Sink
 
-__all__ = ["Sink"]
+__all__ = ["EvaluationSink", "Sink"]

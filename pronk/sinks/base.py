@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 
 class Sink(Protocol):
@@ -14,4 +14,13 @@ class Sink(Protocol):
 
     def write(self, line: dict[str, Any]) -> None:
         """One line: numbers, or None where there is none yet."""
+        ...
+
+
+@runtime_checkable
+class EvaluationSink(Sink, Protocol):
+    """A sink that wants to hear of evaluations, too."""
+
+    def evaluated(self, line: dict[str, Any]) -> None:
+        """One line of eval.jsonl."""
         ...

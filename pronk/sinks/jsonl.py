@@ -1,4 +1,4 @@
-"""metrics.jsonl: one JSON object per line, complete at every instant, appended to by a resumed run."""
+"""metrics.jsonl and eval.jsonl: one JSON object per line, complete at every instant, appended to by a resumed run."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from typing import Any
 
 
 class JsonLines:
-    """Appends to a file; every line is on disk's way when `write` returns."""
+    """Appends to a file, and evaluations to another; every line is on disk's way when `write` returns."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, evaluations: Path | None = None) -> None:
         self._file = open(path, "a", encoding="utf-8", buffering=1)  # noqa: SIM115 - closed by __exit__
+        self._evaluations = evaluations
 
     def __enter__(self) -> JsonLines:
         return self
@@ -24,7 +25,18 @@ class JsonLines:
 
     def write(self, line: dict[str, Any]) -> None:
         """One object."""
-        self._file.write(json.dumps({name: plain(value) for name, value in line.items()}) + "\n")
+        self._file.write(as_json(line))
+
+    def evaluated(self, line: dict[str, Any]) -> None:
+        """One object; the file is not there before the first."""
+        if self._evaluations is not None:
+            with open(self._evaluations, "a", encoding="utf-8") as file:
+                file.write(as_json(line))
+
+
+def as_json(line: dict[str, Any]) -> str:
+    """A line of the file."""
+    return json.dumps({name: plain(value) for name, value in line.items()}) + "\n"
 
 
 def plain(value: Any) -> Any:

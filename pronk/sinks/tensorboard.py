@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 NOT_CURVES = ("env_steps", "wall_seconds")
+EVALUATION_CURVES = ("mean", "std", "min", "max", "mean_length", "human_normalised", "seconds")
 
 
 class TensorBoard:
@@ -40,11 +41,15 @@ class TensorBoard:
 
     def write(self, line: dict[str, Any]) -> None:
         """One point of every curve."""
-        values = [
-            self._summary.Value(tag=f"train/{name}", simple_value=value)
-            for name, value in line.items()
-            if value is not None and name not in NOT_CURVES
-        ]
+        names = [name for name, value in line.items() if value is not None and name not in NOT_CURVES]
+        self._points("train", line, names)
+
+    def evaluated(self, line: dict[str, Any]) -> None:
+        """The same, at the step of the checkpoint that was evaluated."""
+        self._points("eval", line, [name for name in EVALUATION_CURVES if line.get(name) is not None])
+
+    def _points(self, group: str, line: dict[str, Any], names: list[str]) -> None:
+        values = [self._summary.Value(tag=f"{group}/{name}", simple_value=line[name]) for name in names]
         self._write(self._event(wall_time=time.time(), step=line["env_steps"], summary=self._summary(value=values)))
 
     def _write(self, event: Any) -> None:

@@ -41,6 +41,9 @@ class LearnerPort(Protocol):
         """Unrolls that are filled and not yet taken: who waits for whom."""
         ...
 
+    room: int
+    """Unrolls that could be: the slots of all who play."""
+
 
 WhileWaiting = Callable[[], None]
 """Called again and again while the learner waits for unrolls: lets the one thread watch its actors, or be one."""

@@ -19,6 +19,7 @@ class LocalTransport:
         self._free: list[Unroll] = []
         self._filled: deque[Unroll] = deque()
         self._parameters: Parameters | None = None
+        self.room = 1  # nothing is played ahead
         self.while_waiting: WhileWaiting = lambda: None
 
     def parameters(self) -> Parameters:

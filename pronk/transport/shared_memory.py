@@ -1,41 +1,43 @@
 """Between processes of one machine: each actor owns a few slots of shared memory and one socket.
 
     memory   an anonymous file per actor, cut into slots of one unroll each; one more file for the parameters
-    socket   carries only slot numbers, one byte each: learner -> actor "free", actor -> learner "filled"
+    socket   carries only slot numbers: learner -> actor "free", actor -> learner "filled"
 
 No lock or queue is shared between processes, so a `kill -9` at any instant costs one unfinished unroll: its number was
 never sent. Descriptors are handed over when a process is started, so nothing has a name and nothing can be left behind.
+
+One more channel may lead to the gateway (`gateway.py`), which fills its many slots with what actors of other machines
+send: to the learner they are all the same.
 """
 
 from __future__ import annotations
 
 import contextlib
-import mmap
 import os
 import selectors
 import socket
-import tempfile
-import threading
+import struct
 import time
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from pronk.layout import UnrollLayout
 from pronk.transport.base import Closed, WhileWaiting
+from pronk.transport.memory import HEADER, ParameterExchange, Slots, anonymous_memory, map_memory
 from pronk.types import Parameters, Unroll
 
-HEADER = 64  # bytes before the two halves of the parameters: the version
 POLL_SECONDS = 0.05  # how often a waiting learner looks after its actors
+RECORD = struct.Struct("<II")  # a slot, and the number of the actor whose unroll it holds
+FINISHED = 0xFFFFFFFF  # in the place of a slot: the run has reached its end, so nobody need wait for its return
 
 
 @dataclass
 class Ticket:
     """What an actor process needs to join: descriptors to inherit."""
 
+    actor: int
     slots: int
     unrolls: int
     parameters: int
@@ -49,12 +51,20 @@ class Ticket:
 
 @dataclass
 class Channel:
-    """The learner's end of one actor."""
+    """The learner's end of one process."""
 
     memory: int
-    views: list[Unroll]
+    slots: int
+    views: Slots
     socket: socket.socket | None = None
     busy: set[int] = field(default_factory=set)  # slots the learner holds or has yet to take
+
+
+@dataclass
+class Member:
+    """One actor, over all its lives and wherever it plays."""
+
+    busy: int = 0  # its unrolls that the learner holds or has yet to take
     delivered: int = 0
     delivered_at: float = 0.0
 
@@ -62,24 +72,31 @@ class Channel:
 class SharedMemoryTransport:
     """The learner's port to all actors, and the maker of their tickets."""
 
-    def __init__(self, layout: UnrollLayout, parameters_nbytes: int, actors: int, slots: int) -> None:
-        self._slots, self._nbytes = slots, parameters_nbytes
+    def __init__(
+        self, layout: UnrollLayout, parameters_nbytes: int, actors: int, slots: int, gateway_slots: int = 0
+    ) -> None:
+        self._slots = slots
         self._parameters_memory = anonymous_memory(HEADER + 2 * parameters_nbytes)
         self._parameters = ParameterExchange(map_memory(self._parameters_memory), parameters_nbytes)
         self._channels = []
-        for _ in range(actors):
-            memory = anonymous_memory(slots * layout.nbytes)
-            self._channels.append(Channel(memory, slot_views(map_memory(memory), layout, slots)))
+        for count in [slots] * actors + [gateway_slots] * bool(gateway_slots):
+            memory = anonymous_memory(count * layout.nbytes)
+            self._channels.append(Channel(memory, count, Slots(map_memory(memory), layout)))
+        self._members: dict[int, Member] = {}
         self._selector = selectors.DefaultSelector()
-        self._filled: deque[tuple[Channel, int]] = deque()
+        self._filled: deque[tuple[Channel, int, Member]] = deque()
+        self.room = slots * actors
         self.while_waiting: WhileWaiting = lambda: None
 
     def __enter__(self) -> SharedMemoryTransport:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        """Hang up: every actor gets `Closed`."""
+    def __exit__(self, error: object, *_: object) -> None:
+        """Hang up: every actor gets `Closed`. Only after a good end is there nothing to come back for."""
         for channel in self._channels:
+            if channel.socket is not None and error is None:
+                with contextlib.suppress(OSError):
+                    channel.socket.sendall(RECORD.pack(FINISHED, 0))
             self._hang_up(channel)
             os.close(channel.memory)
         os.close(self._parameters_memory)
@@ -89,15 +106,20 @@ class SharedMemoryTransport:
         self.while_waiting = lambda: None
 
     def connect(self, actor: int) -> tuple[Ticket, contextlib.closing]:
-        """A ticket for a new process of this actor, and the descriptor to close once the process has inherited it."""
+        """A ticket for a new process of this actor, and the descriptor to close once the process has inherited it.
+
+        The gateway's number is that after the last actor's.
+        """
         channel = self._channels[actor]
         self._receive(0.0)  # what the last process of this actor sent before it died is whole
         self._hang_up(channel)
         ours, theirs = socket.socketpair()
-        channel.socket, channel.delivered_at = ours, time.monotonic()
+        channel.socket = ours
+        self.restarted(actor)
         self._selector.register(ours, selectors.EVENT_READ, channel)
-        ours.sendall(bytes(slot for slot in range(self._slots) if slot not in channel.busy))
-        ticket = Ticket(self._slots, channel.memory, self._parameters_memory, theirs.fileno())
+        free = [slot for slot in range(channel.slots) if slot not in channel.busy]
+        ours.sendall(b"".join(RECORD.pack(slot, actor) for slot in free))
+        ticket = Ticket(actor, channel.slots, channel.memory, self._parameters_memory, theirs.fileno())
         return ticket, contextlib.closing(theirs)
 
     def publish(self, parameters: Parameters) -> None:
@@ -113,10 +135,10 @@ class SharedMemoryTransport:
             self.while_waiting()
         taken = [self._filled.popleft() for _ in range(count)]
         try:
-            yield [channel.views[slot] for channel, slot in taken]
+            yield [channel.views[slot] for channel, slot, _ in taken]
         finally:
-            for channel, slot in taken:
-                self._release(channel, slot)
+            for channel, slot, member in taken:
+                self._release(channel, slot, member)
 
     @property
     def waiting(self) -> int:
@@ -126,33 +148,47 @@ class SharedMemoryTransport:
 
     def delivered(self, actor: int) -> int:
         """Unrolls this actor has sent, over all its lives."""
-        return self._channels[actor].delivered
+        return self._member(actor).delivered
+
+    def filled(self, actor: int) -> int:
+        """How many of this actor's slots wait to be learnt from."""
+        return self._member(actor).busy
 
     def silent_seconds(self, actor: int) -> float:
         """How long this actor has sent nothing although it has a free slot."""
         self._receive(0.0)
-        channel = self._channels[actor]
-        return 0.0 if len(channel.busy) == self._slots else time.monotonic() - channel.delivered_at
+        member = self._member(actor)
+        return 0.0 if member.busy == self._slots else time.monotonic() - member.delivered_at
+
+    def restarted(self, actor: int) -> None:
+        """From now on its silence counts."""
+        self._member(actor).delivered_at = time.monotonic()
+
+    def _member(self, actor: int) -> Member:
+        return self._members.setdefault(actor, Member())
 
     def _receive(self, timeout: float) -> None:
         for key, _ in self._selector.select(timeout):
             channel: Channel = key.data
-            numbers = receive(channel.socket)
-            if not numbers:
+            records = receive(channel.socket)
+            if not records:
                 self._hang_up(channel)  # the actor is gone; what it had sent is whole and stays
-            for slot in numbers:
+            for slot, actor in records:
+                member = self._member(actor)
                 channel.busy.add(slot)
-                channel.delivered += 1
-                channel.delivered_at = time.monotonic()
-                self._filled.append((channel, slot))
+                member.busy += 1
+                member.delivered += 1
+                member.delivered_at = time.monotonic()
+                self._filled.append((channel, slot, member))
 
-    def _release(self, channel: Channel, slot: int) -> None:
+    def _release(self, channel: Channel, slot: int, member: Member) -> None:
         channel.busy.discard(slot)
-        if len(channel.busy) == self._slots - 1:
-            channel.delivered_at = time.monotonic()  # it could not have sent anything before
+        if member.busy == self._slots:
+            member.delivered_at = time.monotonic()  # it could not have sent anything before
+        member.busy -= 1
         if channel.socket is not None:
             with contextlib.suppress(OSError):  # it died this instant; the next `_receive` says so
-                channel.socket.sendall(bytes([slot]))
+                channel.socket.sendall(RECORD.pack(slot, 0))
 
     def _hang_up(self, channel: Channel) -> None:
         if channel.socket is not None:
@@ -165,7 +201,8 @@ class SharedMemoryActorPort:
     """The actor's end, in the actor's process."""
 
     def __init__(self, ticket: Ticket, layout: UnrollLayout, parameters_nbytes: int) -> None:
-        self._views = slot_views(map_memory(ticket.unrolls), layout, ticket.slots)
+        self._actor = ticket.actor
+        self._views = Slots(map_memory(ticket.unrolls), layout)
         self._parameters = ParameterExchange(map_memory(ticket.parameters), parameters_nbytes)
         self._socket = socket.socket(fileno=ticket.socket)
         self._free: deque[int] = deque()
@@ -178,7 +215,7 @@ class SharedMemoryActorPort:
     def unroll(self) -> Iterator[Unroll]:
         """A free slot; its number is sent when the block is left in good order."""
         if not self._free:
-            self._free.extend(receive(self._socket))
+            self._free.extend(slot for slot, _ in receive(self._socket) if slot != FINISHED)
         if not self._free:
             raise Closed
         slot = self._free.popleft()
@@ -188,78 +225,15 @@ class SharedMemoryActorPort:
             self._free.appendleft(slot)
             raise
         try:
-            self._socket.sendall(bytes([slot]))
+            self._socket.sendall(RECORD.pack(slot, self._actor))
         except OSError as error:
             raise Closed from error
 
 
-class ParameterExchange:
-    """One writer, many readers, no lock: two halves and a version.
-
-    The writer fills the half that is not current and then flips the version. A reader copies the current half and looks
-    at the version again: if it moved meanwhile, the writer may have begun on the half just read, so it reads anew.
-    """
-
-    def __init__(self, memory: mmap.mmap, nbytes: int) -> None:
-        self._flips = np.ndarray((1,), np.int64, memory)  # how often it was written; 0: never
-        self._versions = np.ndarray((2,), np.int64, memory, offset=8)
-        self._halves = np.ndarray((2, nbytes), np.uint8, memory, offset=HEADER)
-        self._read_flips = 0
-        self._latest = Parameters(-1, np.zeros(nbytes, np.uint8))
-
-    def write(self, parameters: Parameters) -> None:
-        """The only writer's."""
-        flips = int(self._flips[0]) + 1
-        self._halves[flips % 2] = parameters.block
-        self._versions[flips % 2] = parameters.version
-        fence()
-        self._flips[0] = flips
-
-    def read(self) -> Parameters:
-        """The newest, copied into this process."""
-        while (flips := int(self._flips[0])) != self._read_flips:
-            self._latest.block[:] = self._halves[flips % 2]
-            self._latest = Parameters(int(self._versions[flips % 2]), self._latest.block)
-            self._read_flips = flips
-            fence()
-        return self._latest
-
-
-_fence = threading.Lock()
-
-
-def fence() -> None:
-    """Memory operations before it are seen before those after it, also by processors that reorder (ARM)."""
-    for _ in range(2):  # a release followed by an acquire is what may not be crossed
-        with _fence:
-            pass
-
-
-def anonymous_memory(nbytes: int) -> int:
-    """A descriptor of memory without a name: it is gone when the last process that has it is gone."""
-    if hasattr(os, "memfd_create"):
-        descriptor = os.memfd_create("pronk")
-    else:
-        with tempfile.TemporaryFile() as file:
-            descriptor = os.dup(file.fileno())
-    os.ftruncate(descriptor, nbytes)
-    return descriptor
-
-
-def map_memory(descriptor: int) -> mmap.mmap:
-    """The whole of it, readable and writable."""
-    return mmap.mmap(descriptor, 0)
-
-
-def slot_views(memory: mmap.mmap, layout: UnrollLayout, slots: int) -> list[Unroll]:
-    """One unroll per slot."""
-    whole = memoryview(memory)
-    return [layout.view(whole[slot * layout.nbytes : (slot + 1) * layout.nbytes]) for slot in range(slots)]
-
-
-def receive(connection: Any) -> bytes:
-    """Some slot numbers, or nothing when the other side is gone."""
+def receive(connection: Any) -> list[tuple[int, int]]:
+    """Some records, or none when the other side is gone. Far fewer are ever under way than a socket holds, so each
+    arrives whole."""
     try:
-        return connection.recv(256)
+        return list(RECORD.iter_unpack(connection.recv(512 * RECORD.size)))
     except ConnectionError:
-        return b""
+        return []

@@ -33,6 +33,13 @@ LEARNT = {
         ["examples.environments:Recall", "network.core=lstm", "network.core_size=64", "run.total_steps=300000"],
         0.95,
     ),
+    "memory of pictures (LSTM)": (
+        [
+            *("examples.environments:RecallPicture", "network.torso=small", "network.core=lstm"),
+            *("network.core_size=64", "run.total_steps=300000"),
+        ],
+        0.95,
+    ),
     "episodes of 1 to 5 steps": (["examples.environments:Countdown", "run.total_steps=300000"], 0.99),
 }
 
@@ -56,9 +63,11 @@ def test_it_learns(name, tmp_path):
     assert trained_return(tmp_path / "run", *arguments) >= goal
 
 
-def test_without_a_memory_the_memory_task_stays_a_guess(tmp_path):
-    mean = trained_return(tmp_path / "run", "examples.environments:Recall", "run.total_steps=300000")
-    assert mean < 0.35
+@pytest.mark.parametrize(
+    "task", [["examples.environments:Recall"], ["examples.environments:RecallPicture", "network.torso=small"]]
+)
+def test_without_a_memory_the_memory_task_stays_a_guess(task, tmp_path):
+    assert trained_return(tmp_path / "run", *task, "run.total_steps=100000") < 0.35
 
 
 @pytest.mark.parametrize("seed", range(1, 11))

@@ -9,7 +9,8 @@ from processes import SIZES, STEPS_PER_UPDATE, assert_monotone, command_line, re
 from test_serial_determinism import same
 
 from pronk.checkpoint import RunDirectory
-from pronk.training import Training, learner_for
+from pronk.starting import learner_for
+from pronk.training import Training
 
 SERIAL = (
     *SIZES,

@@ -11,6 +11,7 @@ from scripted import SCRIPT, Clock, NextStepClock, earned
 
 from pronk.config import EnvConfig
 from pronk.envs.gymnasium_vector import GymnasiumVector, make
+from pronk.envs.spaces import observation_encoder
 from pronk.types import Step, UserError
 
 
@@ -158,3 +159,34 @@ def test_keyword_arguments_reach_the_environment():
 def test_a_wrong_name_is_a_mistake_of_the_users_and_the_right_one_is_told(config, told):
     with pytest.raises(UserError, match=told):
         make(EnvConfig(**config), 1)
+
+
+def test_an_atari_id_is_what_gymnasium_makes_of_it():
+    config = EnvConfig(id="ALE/Pong-v5", kwargs={"obs_type": "grayscale"})
+    env = make(config, 2)
+    try:
+        step = env.reset([2**40, 2**41])
+        assert step.observation.shape == (2, 210, 160)
+    finally:
+        env.close()
+    with pytest.raises(UserError, match="vectorization=native"):
+        make(config.model_copy(update={"vectorization": "native"}), 2)
+
+
+def test_words_in_an_observation_are_left_out():
+    words = gym.spaces.Dict({"picture": gym.spaces.Box(0, 1, (2,)), "mission": gym.spaces.Text(9)})
+    spec, encode = observation_encoder(words)
+    assert set(spec) == set(encode({"picture": np.zeros((3, 2)), "mission": ("go", "to", "it")})) == {"picture"}
+
+
+@pytest.mark.parametrize(
+    ("name", "package"), [("MinAtar/Breakout-v1", "minatar"), ("MiniGrid-Empty-5x5-v0", "minigrid")]
+)
+def test_grids_play_by_their_ids_where_installed(name, package):
+    pytest.importorskip(package)
+    env = make(EnvConfig(id=name), 2)
+    try:
+        env.reset([1, 2])
+        assert env.step(np.zeros(2, np.int64)).reward.shape == (2,)
+    finally:
+        env.close()

@@ -121,8 +121,8 @@ def test_bounds_as_wide_as_the_type_give_finite_actions(dtype):
         Graph(Box(0, 1, (2,)), None),
         Sequence(Discrete(2)),
         OneOf((Discrete(2), Discrete(3))),
-        Dict(fine=Discrete(2), story=Text(5)),
-        Tuple((Discrete(2), Dict(story=Text(5)))),
+        Dict(fine=Discrete(2), story=Sequence(Discrete(2))),
+        Tuple((Discrete(2), Dict(story=Sequence(Discrete(2))))),
     ],
     ids=lambda space: type(space).__name__,
 )

@@ -30,7 +30,7 @@ from pronk.config import load_config
 from pronk.interrupts import Interrupts
 from pronk.launch import Play, local, playing
 from pronk.layout import UnrollLayout
-from pronk.training import learner_for
+from pronk.starting import learner_for
 from pronk.transport import LearnerPort
 
 ONE_ACTOR = ("actors.count=1", "actors.envs=2", "learner.batch_size=2", "run.total_steps=1e9")

@@ -9,7 +9,7 @@ import torch
 from pronk.config import NetworkConfig
 from pronk.envs.last_inputs import with_last_inputs
 from pronk.networks import make_network
-from pronk.networks.images import planes
+from pronk.networks.images import planes, standardised
 from pronk.types import ActionSpec, ArraySpec, EnvSpec, UserError, leaves
 
 TORSOS = ["shallow", "nature", "deep", "opt_cnn", "compact", "small"]
@@ -195,3 +195,24 @@ def test_padded_torsos_see_any_image(torso):
     spec = EnvSpec(ArraySpec((5, 5, 2), "uint8"), ATARI.action)
     network = make_network(spec, NetworkConfig(torso=torso))
     assert network(observations(spec, 1, 1), torch.zeros(1, 1, dtype=torch.bool), {}).policy.shape == (1, 1, 6)
+
+
+def test_standardised_pictures_have_mean_zero_and_deviation_one():
+    pictures = torch.rand(5, 4, 9, 7) * torch.arange(1, 6).view(5, 1, 1, 1) + 3
+    even = standardised(torch.full((1, 4, 9, 7), 0.7))
+    result = standardised(pictures)
+    torch.testing.assert_close(result.mean((1, 2, 3)), torch.zeros(5), atol=1e-5, rtol=0)
+    torch.testing.assert_close(result.std((1, 2, 3), correction=0), torch.ones(5), atol=1e-3, rtol=0)
+    torch.testing.assert_close(even, torch.zeros_like(even), atol=1e-3, rtol=0)
+
+
+def test_a_standardising_network_does_not_see_the_brightness():
+    spec = EnvSpec(ArraySpec((4, 42, 42), "uint8"), ActionSpec((), (3,)))
+    dim = torch.randint(0, 100, (1, 2, 4, 42, 42), dtype=torch.uint8)
+    seen = {}
+    for standardise in (True, False):
+        network = make_network(spec, NetworkConfig(torso="compact", standardise=standardise))
+        first = torch.zeros(1, 2, dtype=torch.bool)
+        seen[standardise] = [network(picture, first, {}).value for picture in (dim, dim + 50)]
+    torch.testing.assert_close(*seen[True], atol=1e-3, rtol=1e-3)
+    assert not torch.allclose(*seen[False], atol=1e-3)

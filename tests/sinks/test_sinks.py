@@ -129,6 +129,30 @@ def test_display_shows_progress_return_speed_and_who_waits() -> None:
     assert "the learner waits for actors 40% of the time" in shown
 
 
+EVALUATION = {"mean": 487.25, "std": 4.5, "episodes": 20, "env_steps": 120_000, "best": True, "checkpoint": "x.pt"}
+
+
+def test_evaluations_are_shown_and_kept_beside_the_metrics(tmp_path: Path) -> None:
+    told = "487.2 +- 4.5 over 20 episodes, at 120,000 steps (the best so far)"
+    console = Console(file=io.StringIO(), record=True, force_terminal=True, width=120)
+    with Display("catch", 2000, 475.0, console) as sink:
+        sink.evaluated(EVALUATION)  # even before the first line
+        sink.write(line())
+        sink.evaluated(EVALUATION | {"best": False, "mean": math.inf, "std": None})
+    shown = console.export_text()
+    assert told in shown
+    assert shown.rstrip().endswith("inf +- nan over 20 episodes, at 120,000 steps")
+    file = io.StringIO()
+    with PlainLines("catch", 2000, Console(file=file, width=40)) as sink:
+        sink.evaluated(EVALUATION)
+    assert file.getvalue() == f"catch: evaluated: {told}\n"
+    with JsonLines(tmp_path / "metrics.jsonl", tmp_path / "eval.jsonl") as sink:
+        assert not (tmp_path / "eval.jsonl").exists()
+        sink.evaluated(EVALUATION | {"mean": math.nan})
+    assert json.loads((tmp_path / "eval.jsonl").read_text()) == EVALUATION | {"mean": None}
+    assert (tmp_path / "metrics.jsonl").read_text() == ""
+
+
 def test_plain_lines_are_one_line_each_without_colours() -> None:
     file = io.StringIO()
     with PlainLines("catch", 2000, Console(file=file, width=40)) as sink:

@@ -13,9 +13,11 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from through_grpc import gateway
 
 from pronk.layout import UnrollLayout
 from pronk.transport import ActorPort, Closed, LearnerPort
+from pronk.transport.grpc_actor import GrpcActorPort
 from pronk.transport.local import LocalTransport
 from pronk.transport.shared_memory import SharedMemoryActorPort, SharedMemoryTransport
 from pronk.types import ActionSpec, ArraySpec, EnvSpec, Parameters, Unroll, leaves, unroll_specs
@@ -50,6 +52,27 @@ def shared_memory() -> Iterator[Pair]:
         yield Pair(transport, join(transport, 0))
 
 
+class Arrives:
+    """An actor's port whose unrolls have arrived when the block is left: what is on its way is nowhere to be seen."""
+
+    def __init__(self, port: GrpcActorPort, transport: SharedMemoryTransport) -> None:
+        self._port, self._transport, self.parameters = port, transport, port.parameters
+
+    @contextlib.contextmanager
+    def unroll(self) -> Iterator[Unroll]:
+        with self._port.unroll() as unroll:
+            yield unroll
+        deadline = time.monotonic() + PATIENCE
+        while self._transport.delivered(0) < self._port.sent and time.monotonic() < deadline:
+            time.sleep(0.001)
+            assert self._transport.waiting >= 0  # looks
+
+
+def grpc() -> Iterator[Pair]:
+    with gateway(LAYOUT, SLOTS) as served:
+        yield Pair(served.port, Arrives(served.join(LAYOUT), served.port))
+
+
 def join(transport: SharedMemoryTransport, actor: int) -> SharedMemoryActorPort:
     """An actor's port in this process: the socket is duplicated as it would be by starting another."""
     ticket, inherited = transport.connect(actor)
@@ -57,8 +80,9 @@ def join(transport: SharedMemoryTransport, actor: int) -> SharedMemoryActorPort:
         return SharedMemoryActorPort(replace(ticket, socket=os.dup(ticket.socket)), LAYOUT, NBYTES)
 
 
-@pytest.fixture(params=[local, shared_memory], ids=lambda make: make.__name__)
-def pair(request) -> Iterator[Pair]:
+@pytest.fixture(params=[local, shared_memory, grpc], ids=lambda make: make.__name__)
+def pair(request, monkeypatch) -> Iterator[Pair]:
+    monkeypatch.setattr("pronk.transport.session.examine", lambda *_: None)  # any bytes at all are sent here
     yield from request.param()
 
 

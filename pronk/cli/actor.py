@@ -1,0 +1,105 @@
+"""`pronk actor`."""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pronk.cli.shell import FAILED, app, out
+from pronk.interrupts import INTERRUPTED, Interrupted, Interrupts
+from pronk.types import UserError
+
+
+@app.command()
+def actor(
+    address: Annotated[str, typer.Argument(metavar="HOST:PORT", help="Where the learner listens.")],
+    token_file: Annotated[
+        Path | None, typer.Option(help="Holds the learner's token [default: the environment's PRONK_TOKEN].")
+    ] = None,
+    ca: Annotated[
+        Path | None, typer.Option(help="PEM file: trust learners whose certificate it signed. Turns TLS on.")
+    ] = None,
+    cert: Annotated[Path | None, typer.Option(help="PEM file: a certificate to show to the learner.")] = None,
+    key: Annotated[Path | None, typer.Option(help="PEM file: the private key of --cert.")] = None,
+    server_name: Annotated[
+        str | None, typer.Option(help="The name in the learner's certificate, where it is not HOST (a tunnel).")
+    ] = None,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="No TLS to another machine: the token travels in the clear.")
+    ] = False,
+    give_up_after: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="Without a learner [default: never].")
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing but errors.")] = False,
+) -> None:
+    """Play for a learner on this or another machine.
+
+    Everything but the address comes from the learner; an environment of your own must be importable here. Join and
+    leave at any time. If the learner goes away, it is waited for; when its run has ended, so does this. `--ca` is not
+    needed where HOST is this machine, or where the learner's certificate is signed by an authority that the system
+    trusts.
+    """
+    from pronk.transport.security import actor_pass
+
+    if give_up_after is not None and not give_up_after > 0:
+        raise UserError(f"--give-up-after: {give_up_after:g} does not fit: more than 0 seconds")
+    shown = actor_pass(address, token_file, ca, cert, key, insecure, server_name)
+    from pronk.launch.joining import Joining
+
+    board = Board(quiet)
+    joining = Joining(
+        address,
+        shown,
+        board.tell,
+        board.progress,
+        float("inf") if give_up_after is None else give_up_after,
+        on_hang=end_hanging,
+    )
+    try:
+        with Interrupts() as interrupts, interrupts.at_once():
+            joining.run()
+    except Interrupted:
+        board.tell("left")
+        raise typer.Exit(INTERRUPTED) from None
+    board.tell("the learner's run has ended")
+
+
+def end_hanging() -> None:
+    """The environment does not come back, so nothing but this can end the process."""
+    print("failed: the learner waits in vain for an unroll; this is where it hangs:", file=sys.stderr, flush=True)
+    faulthandler.dump_traceback(all_threads=True)
+    os._exit(FAILED)
+
+
+class Board:
+    """What happens, and now and then how fast it goes."""
+
+    def __init__(self, quiet: bool) -> None:
+        self._quiet, self._every = quiet, 1.0 if out.is_terminal else 30.0
+        self._told_at, self._told_steps, self._open = time.monotonic(), 0, False
+
+    def tell(self, line: str) -> None:
+        """A line of its own."""
+        if not self._quiet:
+            if self._open:
+                out.print()
+            self._open = False
+            out.print(f"{time.strftime('%T')} {line}", highlight=False, markup=False, soft_wrap=True)
+            self._told_at = time.monotonic()
+
+    def progress(self, steps: int) -> None:
+        """The same line again on a terminal."""
+        now = time.monotonic()
+        if self._quiet or now - self._told_at < self._every:
+            return
+        rate = (steps - self._told_steps) / (now - self._told_at)
+        text = f"{time.strftime('%T')} {steps:,} steps sent, {rate:,.0f} steps/s"
+        self._told_at, self._told_steps = now, steps
+        self._open = out.is_terminal
+        out.print(f"\r{text}   " if out.is_terminal else text, end="" if out.is_terminal else "\n", highlight=False)

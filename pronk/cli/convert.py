@@ -1,0 +1,42 @@
+"""`pronk convert`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pronk.cli.shell import app, err, out, warn
+from pronk.config import read_yaml
+from pronk.types import UserError
+
+
+@app.command()
+def convert(
+    file: Annotated[Path, typer.Argument(metavar="FILE.yaml", help="A XingTian IMPALA configuration.")],
+    to: Annotated[Path | None, typer.Option("--out", help="Where to write it [default: print it].")] = None,
+) -> None:
+    """Turn a XingTian IMPALA YAML into a Pronk one.
+
+    What has no counterpart is named, with the reason or what to use instead, here and at the head of the new file:
+    `pronk convert cartpole_impala_ms.yaml --out mine.yaml`, then `pronk train mine.yaml`.
+    """
+    from pronk import plain_yaml
+    from pronk.xingtian import convert as converted
+
+    if to is not None and to.exists():
+        raise UserError(f"--out: {to} exists already; choose another name")
+    config, notes = converted(read_yaml(file))
+    head = [f"Converted from XingTian's {file.name} by `pronk convert`."]
+    text = "".join(f"# {line}\n" for line in [*head, *notes]) + plain_yaml.dump(config)
+    if to is None:
+        print(text, end="")
+    else:
+        try:
+            to.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise UserError(f"--out: cannot write {to}: {error.strerror}") from None
+        out.print(f"{to} is ready: pronk train {to}", highlight=False, soft_wrap=True)
+    for note in notes:
+        warn(note, err)

@@ -1,0 +1,59 @@
+"""`pronk plot`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pronk.cli.shell import app, out, warn
+
+
+@app.command()
+def plot(
+    runs: Annotated[
+        list[str],
+        typer.Argument(metavar="RUN...", help="Run directories, names under runs/, `last`, or a directory of runs."),
+    ],
+    target: Annotated[
+        Path | None,
+        typer.Option("--out", help="A file that ends in .png, .svg, .pdf or .html [default: plot.png in the run]."),
+    ] = None,
+    x: Annotated[str, typer.Option("--x", help="The horizontal axis: steps, frames or time.")] = "steps",
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Only this panel: return, throughput, lag, entropy, length, waits or any name in metrics.jsonl. "
+            "May stand several times."
+        ),
+    ] = None,
+    smooth: Annotated[
+        float | None,
+        typer.Option(
+            help="Average every point over this share of the axis [default: 0 for returns, which are means of 100 "
+            "episodes already, 0.05 for the rest]."
+        ),
+    ] = None,
+    band: Annotated[str, typer.Option(help="Around the mean of several seeds: range or std.")] = "range",
+    title: Annotated[str | None, typer.Option(help="Instead of the environment's name.")] = None,
+    label: Annotated[
+        list[str] | None, typer.Option(help="A name for a group in the legend; once for each, in their order.")
+    ] = None,
+) -> None:
+    """Draw learning curves: return, throughput, policy lag and entropy.
+
+    Runs that differ only by seed become one line, their mean, with a band from the lowest to the highest; groups are
+    named after the settings in which they differ. `pronk plot last`, or `pronk plot runs/a runs/b --out curves.svg
+    --only return --x time`.
+    """
+    from pronk.plotting import plot as draw
+
+    done = draw(list(runs), target, x=x, only=only or (), smooth=smooth, band=band, title=title, labels=label or ())
+    for note in done.notes:
+        warn(note)
+    for group in done.groups:
+        count = len(group.runs)
+        name = ", ".join(filter(None, [group.environment, group.label]))
+        out.print(f"  {name}: {count} run{'s' if count > 1 else ''}", highlight=False, soft_wrap=True, markup=False)
+    out.print(f"Drawn in {done.path}", highlight=False, soft_wrap=True, markup=False)

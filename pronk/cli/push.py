@@ -1,0 +1,46 @@
+"""`pronk push`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from pronk.cli.shell import Run, app, out
+
+
+@app.command()
+def push(
+    run: Run,
+    repo: Annotated[
+        str, typer.Argument(metavar="REPO", help="owner/name on the Hugging Face Hub, or a folder such as ./shared.")
+    ],
+    best: Annotated[bool, typer.Option("--best", help="The best checkpoint, not the newest.")] = False,
+    episodes: Annotated[
+        int, typer.Option(help="Whole episodes to play for the score, if the run has not evaluated itself; 0: none.")
+    ] = 20,
+    public: Annotated[
+        bool, typer.Option("--public", help="Let everybody see it. A new repository is private without this.")
+    ] = False,
+) -> None:
+    """Share a trained policy on the Hugging Face Hub, or in a folder.
+
+    Sent are: the weights (safetensors), a program that uses them without Pronk, config.yaml, the scores, the learning
+    curve, and a card that shows all of it. Nothing else leaves the machine: no logs, no checkpoints, no paths.
+
+    A folder (`pronk push last ./shared`) needs no account: look at what would be sent. For the Hub, log in once with
+    `hf auth login`; `pip install 'pronk[hub]'`.
+    """
+    from pronk.hub import push as share
+
+    done = share(run, repo, best=best, episodes=episodes, public=public)
+    out.print(Text("shared: ").append(done.place, "bold green"), soft_wrap=True)
+    evaluation = done.scores["evaluation"]
+    if evaluation:
+        out.print(
+            f"  mean return {evaluation['mean']:.1f} +- {evaluation['std']:.1f} over {evaluation['episodes']} episodes",
+            highlight=False,
+        )
+    for file in done.files:
+        out.print(Text(f"  {file}"), soft_wrap=True)

@@ -1,0 +1,150 @@
+"""What the page may ask: one function per question, each from a folder of runs to plain data.
+
+A run is asked for by the name that `runs` gave it, never by a path, so nothing outside the folder can be named.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+from pronk.dashboard import runs, series
+from pronk.runs import flat
+
+POINTS = 500  # of a curve, unless asked otherwise: more than one per pixel cannot be seen
+MOST_POINTS = 5000
+CLIPS = {".mp4": "video/mp4", ".webm": "video/webm", ".gif": "image/gif"}
+CURVES = {"metrics": "metrics.jsonl", "evaluation": "eval.jsonl"}
+WHAT_SPEED_DEPENDS_ON = ("env", "network", "loss", "optimiser", "actors", "learner", "transport")
+Question = dict[str, list[str]]  # as `urllib.parse.parse_qs` gives it
+
+
+class Unanswerable(Exception):  # noqa: N818 - reads as what happened
+    """There is nothing of that name here."""
+
+
+def all_runs(folder: Path, _: Question) -> dict[str, Any]:
+    """The table of runs: those at work first, then the newest."""
+    found = [{"name": name, **runs.overview(path)} for name, path in runs.find(folder).items()]
+    found.sort(key=lambda row: (row["state"] == "running", row["changed"] or 0.0), reverse=True)
+    return {"folder": str(folder), "now": time.time(), "runs": found}
+
+
+def one_run(folder: Path, question: Question) -> dict[str, Any]:
+    """All about one run but its curves."""
+    name, path = asked_for(folder, question)
+    tree = runs.configuration(path)
+    return {
+        "name": name,
+        "path": str(path),
+        "now": time.time(),
+        **runs.overview(path),
+        "config": {key: as_text(value) for key, value in flat(tree).items()},
+        "lag": runs.read_json(path / "lag.json").get("columns"),
+        "actors": runs.read_json(path / "logs" / "actors.json"),
+        "limit": limit(folder, name, path),
+        "clips": clips(path),
+    }
+
+
+def curve(folder: Path, question: Question) -> dict[str, Any]:
+    """Columns of numbers. `after` and `file`: only what came since; `part`: only the last so much of the file."""
+    _, path = asked_for(folder, question)
+    kind = question.get("kind", ["metrics"])[0]
+    if kind not in CURVES:
+        raise Unanswerable(f"there is no curve {kind!r}: {', '.join(CURVES)}")
+    points = min(MOST_POINTS, max(2, whole_number(question, "points", POINTS)))
+    file = path / CURVES[kind]
+    goes_on = False
+    if "after" in question:
+        known, after = whole_number(question, "file"), max(0, whole_number(question, "after"))
+        stretch, goes_on = series.follow(file, points, known, after)
+    else:
+        part = min(1.0, max(0.0, float_number(question, "part", 1.0)))
+        stretch = series.read(file, points, series.share(file, part) if part < 1 else 0)
+    answer: dict[str, Any] = {"columns": series.columns(stretch.lines), "after": stretch.end, "file": str(stretch.file)}
+    if kind == "evaluation":
+        answer["columns"]["checkpoint"] = [str(line.get("checkpoint") or "") for line in stretch.lines]
+    return {**answer, "goes_on": goes_on, "sampled": stretch.sampled}
+
+
+def difference(folder: Path, question: Question) -> dict[str, Any]:
+    """The keys in which the configurations of several runs differ, and how many are the same in all."""
+    known = runs.find(folder)
+    names = [name for name in dict.fromkeys(question.get("run", [])) if name in known]
+    trees = [flat(runs.configuration(known[name])) for name in names]
+    keys = dict.fromkeys(key for tree in trees for key in tree)
+    rows = [(key, [as_text(tree[key]) if key in tree else None for tree in trees]) for key in keys]
+    differing = [{"key": key, "values": values} for key, values in rows if len(set(values)) > 1]
+    return {"runs": names, "rows": differing, "same": len(rows) - len(differing)}
+
+
+def clip(folder: Path, question: Question) -> tuple[Path, str]:
+    """A video of a run, and its type. One that only points to a file elsewhere is not given out."""
+    _, path = asked_for(folder, question)
+    name = question.get("clip", [""])[0]
+    if name not in {found["name"] for found in clips(path)}:
+        raise Unanswerable(f"the run has no clip {name!r}")
+    return path / "videos" / name, CLIPS[Path(name).suffix]
+
+
+def clips(path: Path) -> list[dict[str, Any]]:
+    """The newest first."""
+    found = []
+    for file in (path / "videos").glob("*"):
+        if file.suffix in CLIPS and file.is_file() and file.resolve().is_relative_to(path.resolve()):
+            _, size, changed = runs.stamp(file)
+            found.append({"name": file.name, "bytes": size, "changed": changed / 1e9})
+    return sorted(found, key=lambda one: (one["changed"], one["name"]), reverse=True)
+
+
+def limit(folder: Path, name: str, path: Path) -> dict[str, Any] | None:
+    """What `pronk bench` found this machine can do: for this run, or for another one that would be as fast."""
+    own = runs.read_json(path / "bench.json")
+    if series.number(own.get("limit")) is not None:
+        return {**own, "run": name}
+    for other, place in runs.find(folder).items():
+        if (place / "bench.json").exists() and as_fast(place, path):
+            found = runs.read_json(place / "bench.json")
+            if series.number(found.get("limit")) is not None:
+                return {**found, "run": other}
+    return None
+
+
+def as_fast(one: Path, other: Path) -> bool:
+    """Whether two configurations do the same work."""
+    trees = runs.configuration(one), runs.configuration(other)
+    return all(trees[0].get(part) == trees[1].get(part) for part in WHAT_SPEED_DEPENDS_ON)
+
+
+def asked_for(folder: Path, question: Question) -> tuple[str, Path]:
+    """The run that a question is about."""
+    name, known = question.get("run", [""])[0], runs.find(folder)
+    if name not in known:
+        raise Unanswerable(f"there is no run {name!r} in {folder}")
+    return name, known[name]
+
+
+def as_text(value: Any) -> str:
+    """A setting as an override would be written."""
+    return value if isinstance(value, str) and value else json.dumps(value, default=str)
+
+
+def whole_number(question: Question, name: str, default: int = 0) -> int:
+    """A number in a question; the default where it is none."""
+    try:
+        return int(question[name][0][:20])
+    except (KeyError, ValueError):
+        return default
+
+
+def float_number(question: Question, name: str, default: float) -> float:
+    """Likewise."""
+    try:
+        value = float(question[name][0])
+    except (KeyError, ValueError):
+        return default
+    return value if math.isfinite(value) else default

@@ -1,0 +1,154 @@
+// One run, live: curves, speed against the machine's limit, lag, actors, evaluation, clips, settings.
+
+import { ago, ask, AXES, bar, byId, duration, fill, live, make, percent, pill, remembered, short, whole } from "/static/shared.js";
+import { LineChart } from "/static/chart.js";
+import { actorTable, clipList, flowPicture, lagPicture, settingsTable } from "/static/parts.js";
+import { Curve } from "/static/curve.js";
+
+const name = new URLSearchParams(location.search).get("run") ?? "";
+const PARTS = [[1, "the whole run"], [0.5, "the last half"], [0.1, "the last tenth"], [0.01, "the last hundredth"]];
+const KNOWN = new Set(["env_steps", "frames", "wall_seconds", "updates", "episodes", "episode_return", "episode_length", "steps_per_second", "policy_lag", "loss", "entropy", "learner_waits", "queue"]);
+
+document.title = `${name} · Pronk`;
+byId("name").textContent = name;
+byId("compare").href = `/compare?run=${encodeURIComponent(name)}`;
+
+const charts = {};
+const chart = (place, key, title, options = {}) => (charts[key] = new LineChart(byId(place), { title, ...options }));
+chart("learning", "return", "Return");
+chart("learning", "length", "Episode length", { from: [0] });
+chart("learning", "entropy", "Entropy", { from: [0] });
+chart("learning", "loss", "Loss");
+chart("speed", "speed", "Steps per second", { from: [0] });
+chart("speed", "waits", "Who waits", { from: [0, 1], format: percent });
+const lagBox = make("figure", { class: "chart card" });
+byId("lag").append(lagBox);
+chart("lag", "lag", "Lag over the run, in updates", { from: [0] });
+
+let metrics, evaluation, run;
+let beat = null;
+function restart() {
+  metrics = new Curve(name, "metrics", byId("part").value);
+  evaluation = new Curve(name, "evaluation", 1);
+  beat?.();
+}
+remembered(byId("axis"), "axis", Object.fromEntries(Object.entries(AXES).map(([key, axis]) => [key, axis.label])), drawCurves);
+for (const [value, label] of PARTS) byId("part").append(make("option", { value }, label));
+byId("part").addEventListener("change", restart);
+restart();
+
+function line(label, column, extra = {}) {
+  return { name: label, x: metrics.column(byId("axis").value), y: metrics.column(column), ...extra };
+}
+
+function drawCurves() {
+  if (!run) return;
+  const axis = AXES[byId("axis").value];
+  const goal = run.goal === null ? [] : [{ y: run.goal, label: `goal ${short(run.goal)}` }];
+  const played = evaluationLine();
+  charts.return.show([line("last 100 episodes", "episode_return"), ...(played ? [played] : [])], axis, goal);
+  charts.length.show([line("steps", "episode_length")], axis);
+  charts.entropy.show([line("nats", "entropy", { colour: 2 })], axis);
+  charts.loss.show([line("mean", "loss", { colour: 3 })], axis);
+  const limit = run.limit ? [{ y: run.limit.limit, label: `limit of this machine ${short(run.limit.limit)}` }] : [];
+  charts.speed.show([line("trained", "steps_per_second")], axis, limit);
+  charts.waits.show([line("learner waits for actors", "learner_waits"), line("slots filled: actors wait", "queue")], axis);
+  charts.lag.show([line("mean", "policy_lag")], axis);
+  drawEvaluation(axis, played);
+  for (const key of metrics.names()) {
+    if (KNOWN.has(key)) continue;
+    const own = `other ${key}`;
+    charts[own] ??= new LineChart(byId("more"), { title: key.replaceAll("_", " "), height: 140 });
+    charts[own].show([line("mean", key, { colour: 4 })], axis);
+  }
+  byId("h-more").parentElement.hidden = byId("more").children.length === 0;
+  byId("sampled").textContent = metrics.sampled ? `${whole(metrics.length)} points of a longer record` : "";
+}
+
+// An evaluation that knows its steps only is placed on other axes by the nearest line of metrics.
+function evaluationLine() {
+  const steps = evaluation.column("env_steps");
+  if (!steps.length) return null;
+  const key = byId("axis").value;
+  const [from, to] = [metrics.column("env_steps"), metrics.column(key)];
+  const own = evaluation.column(key);
+  const across = (step, at) => {
+    if (own.every((value) => value !== null) || !from.length) return own[at] ?? step;
+    let i = from.findIndex((value) => value >= step);
+    if (i < 0) i = from.length - 1;
+    return key === "frames" && from[i] ? (step * to[i]) / from[i] : to[i];
+  };
+  const [mean, std] = [evaluation.column("mean"), evaluation.column("std")];
+  const edge = (sign) => mean.map((value, i) => (value === null ? null : value + sign * (std[i] ?? 0)));
+  return { name: "evaluation", x: steps.map(across), y: mean, low: edge(-1), high: edge(1), dots: steps.length < 60, colour: 1 };
+}
+
+function drawEvaluation(axis, played) {
+  const place = byId("evaluation");
+  if (!played) {
+    fill(place, "none", () => make("p", { class: "note card" }, "Not evaluated. Runs started with ", make("code", {}, "pronk train … --evaluate"), " play whole episodes beside the training."));
+    delete charts.evaluation;
+    return;
+  }
+  if (!charts.evaluation) {
+    fill(place, "some", () => []);
+    chart("evaluation", "evaluation", "Return of whole episodes, mean ± deviation");
+    charts.evaluationRows = make("div", { class: "card scroll", tabindex: "0", role: "region", "aria-label": "The last evaluations" });
+    place.append(charts.evaluationRows);
+  }
+  charts.evaluation.show([played], axis);
+  const value = (column, i) => make("td", { class: "number" }, short(evaluation.column(column)[i]));
+  const last = evaluation.column("mean").map((_, i) => i).slice(-6).reverse();
+  fill(charts.evaluationRows, [evaluation.length, last], () => make("table", { class: "settings" },
+    make("caption", { class: "unseen" }, "The last evaluations, newest first"),
+    make("thead", {}, make("tr", {}, ["Steps", "Mean", "Deviation", "Least", "Most", "Episodes"].map((label) => make("th", { scope: "col", class: "number" }, label)), make("th", { scope: "col" }, "Checkpoint"))),
+    make("tbody", {}, last.map((i) => make("tr", {}, ["env_steps", "mean", "std", "min", "max", "episodes"].map((column) => value(column, i)), make("td", {}, (evaluation.column("checkpoint")[i] ?? "").split("/").at(-1)))))));
+}
+
+function tiles() {
+  const now = run.latest;
+  const goal = run.goal === null ? "mean of the last 100 episodes" : `goal ${short(run.goal)}, best seen ${short(run.best)}`;
+  const share = run.limit ? `${percent(now.steps_per_second / run.limit.limit)} of the machine's limit` : "limit not measured";
+  const frames = now.frames && now.frames !== now.env_steps ? `, ${short(now.frames)} frames` : "";
+  return [
+    ["Return", short(now.episode_return), goal],
+    ["Steps", short(now.env_steps), `${run.total_steps ? `of ${short(run.total_steps)}` : ""}${frames}`],
+    ["Speed", `${short(now.steps_per_second)}/s`, share],
+    ["Policy lag", short(now.policy_lag), "updates, mean"],
+    ["Episodes", short(now.episodes), now.episode_length === undefined ? "" : `${short(now.episode_length)} steps each`],
+    ["Trained for", duration(now.wall_seconds), `${short(now.updates)} updates`],
+  ];
+}
+
+function drawHead() {
+  const now = run.latest;
+  const silent = run.now - run.changed;
+  fill(byId("state"), run.state, () => pill(run.state));
+  const left = now.steps_per_second ? duration(Math.max(0, run.total_steps - now.env_steps) / now.steps_per_second) : "–";
+  const time = run.state !== "running" ? `last written ${ago(silent)}` : silent > 10 ? `silent for ${duration(silent)}` : `${left} left`;
+  byId("about").textContent = [run.description, run.env, run.seed === undefined || run.seed === null ? null : `seed ${run.seed}`, time].filter(Boolean).join(" · ");
+  const part = run.total_steps ? (now.env_steps ?? 0) / run.total_steps : 0;
+  fill(byId("progress"), part, () => bar(part, `${percent(part)} of all steps`, true));
+  fill(byId("tiles"), tiles(), () => tiles().map(([label, value, more]) => make("div", { class: "tile" }, make("dt", {}, label), make("dd", {}, value, make("small", {}, more || " ")))));
+}
+
+function drawParts() {
+  fill(byId("bottleneck"), [run.latest.learner_waits, run.latest.queue, run.limit, run.name], () => flowPicture.words(run));
+  fill(byId("flow"), [run.latest.learner_waits, run.latest.queue, run.actors, run.state], () => flowPicture(run));
+  const width = Math.max(200, lagBox.clientWidth - 28);
+  fill(lagBox, [run.lag, width], () => lagPicture(run.lag, width));
+  fill(byId("actors"), [run.actors, run.state], () => actorTable(run));
+  fill(byId("clips"), run.clips, () => clipList(run));
+  fill(byId("config"), run.config, () => settingsTable(run.config));
+}
+
+async function look() {
+  const [answer] = await Promise.all([ask("run", { run: name }), metrics.load(), evaluation.load()]);
+  run = answer;
+  drawHead();
+  drawCurves();
+  drawParts();
+  document.body.dataset.steps = run.latest.env_steps ?? 0;
+  return run.state === "running" ? 1 : 4;
+}
+beat = live(look);

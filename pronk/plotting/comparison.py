@@ -1,0 +1,133 @@
+"""Which runs belong together, and what tells the others apart.
+
+Runs whose settings differ only by seed are one group. A group is called after what differs between the groups, not
+after its directories.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pronk.runs import Run
+
+NOT_COMPARED = ("run.seed", "description")
+ENVIRONMENT = ("env.id", "env.game", "env.kwargs")  # what is played; these and the keys below them
+MOST_KEYS = 3  # in a label
+MISSING = "(none)"
+
+
+@dataclass(frozen=True)
+class Group:
+    """Runs that differ only by seed."""
+
+    runs: tuple[Run, ...]
+    environment: str
+    label: str
+    """What tells it from the other groups of its environment; empty where there is none."""
+    hidden: int = 0
+    """How many more settings differ than the label says."""
+
+
+def group_runs(runs: Sequence[Run]) -> list[Group]:
+    """The groups, in the order of their first runs."""
+    together: dict[str, list[Run]] = {}
+    for run in runs:
+        together.setdefault(repr(sorted(compared(run).items(), key=str)), []).append(run)
+    groups = list(together.values())
+    environments = distinct_environments([group[0] for group in groups])
+    differing = differing_keys(groups, environments)
+    chosen = telling(groups, environments, differing)
+    return [
+        Group(tuple(group), environment, label_of(group[0], chosen, differing), len(differing) - len(chosen))
+        for group, environment in zip(groups, environments, strict=True)
+    ]
+
+
+def compared(run: Run) -> dict[str, Any]:
+    """The settings that make a run another experiment."""
+    return {key: value for key, value in run.settings.items() if key not in NOT_COMPARED}
+
+
+def differences(runs: Sequence[Run]) -> dict[str, list[Any]]:
+    """`section.key` -> its value in each run, for those that are not the same in all."""
+    keys = dict.fromkeys(key for run in runs for key in run.settings)
+    table = {key: [run.settings.get(key, MISSING) for run in runs] for key in keys}
+    return {key: values for key, values in table.items() if any(value != values[0] for value in values)}
+
+
+def distinct_environments(runs: Sequence[Run]) -> list[str]:
+    """What each run plays, in one word; more where that does not tell them apart."""
+    keys = {run: {k: v for k, v in run.settings.items() if is_environment(k)} for run in runs}
+    names: dict[str, list[dict[str, Any]]] = {}
+    for run in runs:
+        kinds = names.setdefault(environment_of(run), [])
+        if keys[run] not in kinds:
+            kinds.append(keys[run])
+    answer = []
+    for run in runs:
+        name = environment_of(run)
+        different = {k: v for k, v in keys[run].items() if any(kind.get(k, MISSING) != v for kind in names[name])}
+        told = " ".join(f"{key.rpartition('.')[2]}={shown(value)}" for key, value in different.items())
+        answer.append(f"{name} {told}".strip())
+    return answer
+
+
+def environment_of(run: Run) -> str:
+    """Its game, or its environment's id."""
+    return str(run.settings.get("env.game") or run.settings.get("env.id") or run.name)
+
+
+def is_environment(key: str) -> bool:
+    """Whether it says what is played, and not how."""
+    return any(key == one or key.startswith(f"{one}.") for one in ENVIRONMENT)
+
+
+def differing_keys(groups: Sequence[Sequence[Run]], environments: Sequence[str]) -> list[str]:
+    """Keys that differ between groups that play the same."""
+    keys: dict[str, None] = {}
+    for environment in dict.fromkeys(environments):
+        rivals = [group[0] for group, played in zip(groups, environments, strict=True) if played == environment]
+        keys |= dict.fromkeys(differences(rivals))
+    return [key for key in keys if key not in NOT_COMPARED and not is_environment(key)]
+
+
+def telling(groups: Sequence[Sequence[Run]], environments: Sequence[str], keys: list[str]) -> list[str]:
+    """All differing keys, if they are few; else as few of them as keep the groups apart."""
+    if len(keys) <= MOST_KEYS:
+        return keys
+
+    def apart(chosen: Sequence[str]) -> int:
+        labels = (
+            (environment, *(str(group[0].settings.get(key, MISSING)) for key in chosen))
+            for group, environment in zip(groups, environments, strict=True)
+        )
+        return len(set(labels))
+
+    chosen: list[str] = []
+    while apart(chosen) < apart(keys):
+        chosen.append(max((key for key in keys if key not in chosen), key=lambda key: apart([*chosen, key])))
+    return chosen
+
+
+def label_of(run: Run, chosen: list[str], differing: list[str]) -> str:
+    """`learning_rate=0.001, core=lstm`; with the section where the last word alone is not clear."""
+    words = [key.rpartition(".")[2] for key in differing]
+    parts = []
+    for key in chosen:
+        word = key.rpartition(".")[2]
+        clear = words.count(word) == 1 and word not in ("name", "count", "threads", "id")
+        parts.append(f"{word if clear else key}={shown(run.settings.get(key, MISSING))}")
+    return ", ".join(parts)
+
+
+def shown(value: Any) -> str:
+    """A setting as it is written in YAML, large numbers in short."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int) and abs(value) >= 100_000 and value % 1_000 == 0:
+        return f"{value / 1e6:g}M" if value >= 1_000_000 else f"{value / 1e3:g}k"
+    return f"{value:g}" if isinstance(value, float) else str(value)

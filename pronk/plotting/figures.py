@@ -1,0 +1,246 @@
+"""How curves are drawn: panels, colours, dashes and markers, axes and their units, the legend.
+
+Lines are told apart by colour, dash and marker, so that they can be read in greyscale and by people who see colours
+differently. The colours are those of Okabe and Ito (https://jfly.uni-koeln.de/color/).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from pronk.explain import nearest
+from pronk.plotting.comparison import Group
+from pronk.plotting.curves import curve_of, summarised
+from pronk.runs import is_number
+from pronk.types import UserError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+class Panel(NamedTuple):
+    """A metric that can be asked for by a short name."""
+
+    metric: str
+    title: str
+
+
+PANELS = {
+    "return": Panel("episode_return", "Return (mean of 100 episodes)"),
+    "throughput": Panel("steps_per_second", "Throughput (steps/s)"),
+    "lag": Panel("policy_lag", "Policy lag (updates)"),
+    "entropy": Panel("entropy", "Entropy (nats)"),
+    "length": Panel("episode_length", "Episode length (steps)"),
+    "waits": Panel("learner_waits", "Learner waits (share of time)"),
+}
+USUAL = ("return", "throughput", "lag", "entropy")
+
+AXES = {"steps": "env_steps", "frames": "frames", "time": "wall_seconds"}
+COUNTS = [(1e9, "billion "), (1e6, "million "), (1e3, "thousand "), (1.0, "")]
+TIMES = [(3600.0, "hours"), (60.0, "minutes"), (1.0, "seconds")]
+
+COLOURS = ("#0072B2", "#E69F00", "#000000", "#009E73", "#CC79A7", "#D55E00", "#56B4E9")
+DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.2, 1.5)), (0, (3, 1, 1, 1, 1, 1)))
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
+
+
+BANDS = ("range", "std")
+USUAL_SMOOTH = 0.05
+MARKS = 6  # on a line
+
+
+@dataclass(frozen=True)
+class Options:
+    """How the picture is drawn."""
+
+    x: str = "steps"
+    smooth: float | None = None
+    """Share of the horizontal axis that every point is averaged over. None: the return, which is a mean already, not at
+    all, and everything else, which is measured from one second to the next, as USUAL_SMOOTH."""
+    band: str = "range"
+    """Around the mean of several seeds: their `range`, or one standard deviation (`std`)."""
+    title: str | None = None
+    only: tuple[str, ...] = ()
+
+
+def draw(groups: list[Group], options: Options) -> Figure:
+    """The picture: the return on top and the rest below it, or one panel per environment."""
+    from matplotlib.figure import Figure
+
+    environments = list(dict.fromkeys(group.environment for group in groups))
+    wanted = options.only or (USUAL if len(environments) == 1 else ("return",))
+    cells = [(panel, environment) for panel in wanted for environment in environments]
+    panels = {name: panel_of(name, groups) for name in wanted}
+    with styled():
+        figure = Figure(layout="constrained")
+        if cells == [(name, environments[0]) for name in USUAL] and not options.only:
+            axes = one_over_the_rest(figure, len(cells))
+        else:
+            columns = len(environments) if len(wanted) > 1 and 1 < len(environments) <= 4 else min(len(cells), 3)
+            axes = side_by_side(figure, len(cells), columns)
+        unit = unit_of(groups, options.x)
+        for axis, (name, environment) in zip(axes, cells, strict=True):
+            shown = [group for group in groups if group.environment == environment]
+            fill(axis, panels[name], shown, styles(groups), unit, options)
+            several = len(environments) > 1
+            axis.set_title(environment if several and len(wanted) == 1 else panels[name].title)
+            if several and len(wanted) > 1:
+                axis.set_title(f"{environment}: {panels[name].title}")
+        heading(figure, groups, options, panels[wanted[0]] if len(wanted) == 1 else None)
+    return figure
+
+
+STYLE = {
+    "font.size": 9.0,
+    "font.family": "DejaVu Sans",
+    "axes.titlesize": 9.5,
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#d9d9d9",
+    "grid.linewidth": 0.6,
+    "axes.axisbelow": True,
+    "lines.linewidth": 1.7,
+    "lines.solid_capstyle": "round",
+    "svg.hashsalt": "pronk",
+}
+
+
+def styled() -> contextlib.AbstractContextManager[None]:
+    """While figures are drawn or saved: our style, whatever the user's own settings of matplotlib are."""
+    from matplotlib import rc_context
+
+    return rc_context(STYLE)  # type: ignore[arg-type]  # its keys are a long list of literals
+
+
+def panel_of(name: str, groups: list[Group]) -> Panel:
+    """A panel by its short name, or any metric by its own."""
+    known = {metric for group in groups for run in group.runs for metric in (*run.metrics[0], *run.last)}
+    panel = PANELS.get(name, Panel(name, name.replace("_", " ").capitalize()))
+    if panel.metric not in known:
+        choices = [*PANELS, *sorted(known - {panel.metric for panel in PANELS.values()} - set(AXES.values()))]
+        raise UserError(f"--only: no metric {name!r}{nearest(name, choices)}; there are {', '.join(choices)}")
+    return panel
+
+
+def one_over_the_rest(figure: Figure, count: int) -> list[Axes]:
+    """A wide panel, and small ones below it."""
+    figure.set_size_inches(7.2, 5.0)
+    grid = figure.add_gridspec(2, count - 1, height_ratios=(1.7, 1.0))
+    return [figure.add_subplot(grid[0, :]), *(figure.add_subplot(grid[1, i]) for i in range(count - 1))]
+
+
+def side_by_side(figure: Figure, count: int, columns: int) -> list[Axes]:
+    """Panels of one size, row by row."""
+    rows = -(-count // columns)
+    figure.set_size_inches(*((6.0, 3.8) if count == 1 else (2.9 * columns + 0.6, 2.4 * rows + 0.6)))
+    grid = figure.add_gridspec(rows, columns)
+    return [figure.add_subplot(grid[i // columns, i % columns]) for i in range(count)]
+
+
+def styles(groups: list[Group]) -> dict[str, dict[str, Any]]:
+    """A look for each label, the same in every panel."""
+    labels = dict.fromkeys(group.label for group in groups)
+    return {
+        label: {
+            "color": COLOURS[index % len(COLOURS)],
+            "linestyle": DASHES[index % len(DASHES)],
+            "marker": MARKERS[index % len(MARKERS)] if len(labels) > 1 else None,
+        }
+        for index, label in enumerate(labels)
+    }
+
+
+def unit_of(groups: list[Group], x: str) -> tuple[float, str]:
+    """What the horizontal axis counts in: (1e6, "million steps")."""
+    end = max((run.last.get(AXES[x]) or 0 for group in groups for run in group.runs), default=0)
+    if x == "time":
+        return next((unit for unit in TIMES if end >= 2 * unit[0]), TIMES[-1])
+    scale, word = next((unit for unit in COUNTS if end >= unit[0]), COUNTS[-1])
+    return scale, f"{word}{x}"
+
+
+def fill(
+    axis: Axes,
+    panel: Panel,
+    groups: list[Group],
+    looks: dict[str, dict[str, Any]],
+    unit: tuple[float, str],
+    options: Options,
+) -> None:
+    """One panel: a thin line for every seed, a thick one for their mean, a band around it."""
+    averaged = panel.metric in ("episode_return", "episode_length")
+    smooth = options.smooth if options.smooth is not None else 0.0 if averaged else USUAL_SMOOTH
+    for index, group in enumerate(groups):
+        look = looks[group.label]
+        curves = [curve_of(run, AXES[options.x], panel.metric, smooth) for run in group.runs]
+        curves = [(x / unit[0], y) for x, y in curves if len(x)]
+        if not curves:
+            continue
+        if len(curves) > 1:
+            for x, y in curves:
+                axis.plot(x, y, color=look["color"], linewidth=0.6, alpha=0.45)
+        x, mean, low, high = summarised(curves, options.band)
+        if len(curves) > 1:
+            axis.fill_between(x, low, high, color=look["color"], alpha=0.18, linewidth=0)
+        shift = (index + 0.5) / len(groups)  # marks at other places than those of other lines, which may lie below
+        marks = np.searchsorted(x, x[0] + (np.arange(MARKS) + shift) / MARKS * (x[-1] - x[0]))
+        few = len(x) <= MARKS
+        axis.plot(x, mean, **look, markevery=None if few else marks.tolist(), markersize=4.5, markeredgewidth=0)
+        if few and not look["marker"]:
+            axis.plot(x, mean, color=look["color"], marker="o", markersize=3.5, linestyle="none")
+    axis.set_xlabel(unit[1].capitalize())
+    axis.margins(x=0.01)
+    axis.set_xlim(left=0)
+    if panel.metric == "episode_return":
+        goal_line(axis, groups)
+    elif panel.metric in ("steps_per_second", "policy_lag", "learner_waits", "episode_length"):
+        axis.set_ylim(bottom=0)
+    if panel.metric == "steps_per_second":
+        axis.yaxis.set_major_formatter(lambda value, _: f"{value / 1000:g}k" if value >= 1000 else f"{value:g}")
+
+
+def goal_line(axis: Axes, groups: list[Group]) -> None:
+    """Where training stops, if all of them stop at the same return."""
+    goals = {run.settings.get("run.stop_return") for group in groups for run in group.runs}
+    goal: Any = goals.pop() if len(goals) == 1 else None
+    if not is_number(goal):
+        return
+    axis.axhline(goal, color="#666666", linewidth=0.9, linestyle=(0, (1, 2)), zorder=1)
+    place: dict[str, Any] = {"xy": (0.0, goal), "xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
+    axis.annotate(f"goal {goal:g}", xytext=(3, 2), color="#444444", fontsize=7.5, **place)
+
+
+def heading(figure: Figure, groups: list[Group], options: Options, single: Panel | None) -> None:
+    """The title, and a legend outside of every panel."""
+    from matplotlib.lines import Line2D
+
+    environments = list(dict.fromkeys(group.environment for group in groups))
+    title = options.title
+    if title is None:
+        title = environments[0] if len(environments) == 1 else (single.title if single else "")
+    figure.suptitle(title, x=0.01, ha="left", fontsize=11.5, fontweight="bold")
+    looks = styles(groups)
+    names = {group.label: f"{group.label}{seeds(groups, group.label, options.band)}" for group in groups}
+    handles = [Line2D([], [], **looks[label], label=name.strip(), markersize=4.5) for label, name in names.items()]
+    if len(handles) > 1 or names[groups[0].label].strip():
+        columns = max(1, min(len(handles), math.floor(110 / max(len(name) + 8 for name in names.values()))))
+        figure.legend(handles=handles, loc="outside lower left", ncols=columns, frameon=False, handlelength=3.2)
+
+
+def seeds(groups: list[Group], label: str, band: str) -> str:
+    """How many runs a line is the mean of."""
+    counts = {len(group.runs) for group in groups if group.label == label}
+    if counts == {1}:
+        return ""
+    told = f"{min(counts)} to {max(counts)}" if len(counts) > 1 else str(max(counts))
+    if label:
+        return f"  ({told} seeds)"
+    return f"mean and {'range' if band == 'range' else 'standard deviation'} of {told} seeds"

@@ -1,0 +1,152 @@
+"""Learning curves of one run or many, as a file: which runs, which name, which format. `figures.py` draws."""
+
+from __future__ import annotations
+
+import html
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pronk.explain import nearest
+from pronk.plotting.comparison import Group, group_runs
+from pronk.plotting.figures import AXES, BANDS, Options, draw, styled
+from pronk.runs import Run, find_runs, return_text
+from pronk.types import UserError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+FORMATS = ("png", "svg", "pdf", "html")
+
+
+@dataclass(frozen=True)
+class Plot:
+    """What was drawn, and where it was written."""
+
+    path: Path
+    groups: list[Group]
+    notes: list[str]
+
+
+def plot(
+    runs: str | Path | Sequence[str | Path],
+    out: str | Path | None = None,
+    *,
+    x: str = "steps",
+    only: Sequence[str] = (),
+    smooth: float | None = None,
+    band: str = "range",
+    title: str | None = None,
+    labels: Sequence[str] = (),
+) -> Plot:
+    """Draw the learning curves of runs into a file: PNG, SVG, PDF or a page of HTML, by its ending.
+
+    A directory that is not a run stands for all the runs in it. `only` names the panels (see PANELS; any other metric
+    of metrics.jsonl works too), `labels` the groups in their order. Without `out`, plot.png goes into the run's
+    directory, or into the current one where there are several runs.
+    """
+    names = [str(runs)] if isinstance(runs, str | Path) else [str(run) for run in runs]
+    options = Options(x, smooth, band, title, tuple(only))
+    check_options(options)
+    found = find_runs(names)
+    path = Path(out) if out else (found[0].path if len(found) == 1 else Path()) / "plot.png"
+    check_path(path)
+    drawn = [run for run in found if run.metrics]
+    notes = [f"{run.path} has no metrics yet ({run.state}); left out" for run in found if not run.metrics]
+    if not drawn:
+        raise UserError(f"nothing to plot: {found[0].path} has no metrics yet ({found[0].state})")
+    groups = renamed(group_runs(drawn), labels)
+    notes += [
+        f"{run.path} is still running; drawn up to {run.last['env_steps']:,} steps"
+        for run in drawn
+        if run.state == "running" and "env_steps" in run.last
+    ]
+    if any(group.hidden for group in groups):
+        notes.append(f"the groups differ in {groups[0].hidden} more settings than the labels say; --label names them")
+    save(draw(groups, options), path, groups)
+    return Plot(path, groups, notes)
+
+
+def check_options(options: Options) -> None:
+    """Mistakes that can be told before anything is read."""
+    for name, value, choices in (("--x", options.x, tuple(AXES)), ("--band", options.band, BANDS)):
+        if value not in choices:
+            raise UserError(f"{name}: {value!r} is not one of {', '.join(choices)}{nearest(value, choices)}")
+    if options.smooth is not None and not 0 <= options.smooth <= 0.5:
+        raise UserError(f"--smooth: {options.smooth:g} does not fit: a share of the axis, from 0 to 0.5")
+
+
+def check_path(path: Path) -> None:
+    """An ending that can be written, in a folder that is there."""
+    ending = path.suffix.lower().lstrip(".")
+    if ending not in FORMATS:
+        raise UserError(f"--out: {str(path)!r} does not end in {', '.join('.' + one for one in FORMATS)}")
+    if not path.parent.is_dir():
+        raise UserError(f"--out: there is no directory {path.parent}")
+
+
+def renamed(groups: list[Group], labels: Sequence[str]) -> list[Group]:
+    """The groups with the user's own names for them."""
+    if not labels:
+        return groups
+    kinds = list(dict.fromkeys(group.label for group in groups))
+    if len(labels) != len(kinds):
+        told = "; ".join(f"{kind or 'all runs'}" for kind in kinds)
+        raise UserError(f"--label: {len(labels)} given for {len(kinds)} groups: {told}")
+    names = dict(zip(kinds, labels, strict=True))
+    return [Group(group.runs, group.environment, names[group.label]) for group in groups]
+
+
+def save(figure: Figure, path: Path, groups: list[Group]) -> None:
+    """Write the file, in the format of its ending."""
+    ending = path.suffix.lower().lstrip(".")
+    buffer = io.BytesIO()
+    dates = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}  # the same runs give the same file
+    with styled():
+        kind = "svg" if ending == "html" else ending
+        figure.savefig(buffer, format=kind, dpi=200, metadata=dates.get(kind))
+    content = page(buffer.getvalue().decode(), groups) if ending == "html" else buffer.getvalue()
+    try:
+        path.write_bytes(content)
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror}") from None
+
+
+def page(picture: str, groups: list[Group]) -> bytes:
+    """A page that needs nothing else: the picture as SVG, and the figures behind it as a table."""
+    rows = "".join(
+        f"<tr><td>{html.escape(group.environment)}</td><td>{html.escape(group.label)}</td>"
+        f"<td>{html.escape(run.name)}</td><td>{html.escape(run.state)}</td>"
+        + "".join(f"<td class=n>{number}</td>" for number in figures_of(run))
+        for group in groups
+        for run in group.runs
+    )
+    head = "".join(f"<th scope=col>{name}</th>" for name in COLUMNS)
+    title = html.escape(", ".join(dict.fromkeys(group.environment for group in groups)))
+    return f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>{title} - pronk plot</title>
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<style>{CSS}</style></head><body>
+<figure role="img" aria-label="Learning curves: {title}">{picture[picture.index("<svg") :]}</figure>
+<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>
+</body></html>
+""".encode()
+
+
+COLUMNS = ("environment", "settings", "run", "state", "steps", "best return", "last return", "steps/s")
+CSS = """
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: #111;
+  background: #fff } figure { margin: 0 } svg { width: 100%; height: auto } .n { text-align: right }
+table { border-collapse: collapse; font-size: 13px; width: 100% }
+th, td { text-align: left; padding: .25rem .5rem; border-bottom: 1px solid #ddd }
+"""
+
+
+def figures_of(run: Run) -> list[str]:
+    """The numbers of a run's row."""
+    row = run.overview()
+    rate = row["steps_per_second"]
+    returns = [return_text(row["best_return"]), return_text(row["last_return"])]
+    return [f"{row['env_steps']:,}", *returns, f"{rate:,.0f}" if rate else "-"]

@@ -1,0 +1,117 @@
+"""Sinks beyond this program, chosen by name in `run.sinks`: Weights & Biases, MLflow, or one of your own.
+
+Each works in a thread of its own, so that a slow service or a dead network costs the training nothing: a line is handed
+over and forgotten. What fails is said once, and the training goes on without it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pronk.named import find
+from pronk.sinks.base import Sink
+from pronk.types import UserError
+
+TABLE = {"wandb": "pronk.sinks.wandb:WeightsAndBiases", "mlflow": "pronk.sinks.mlflow:MLflow"}
+MOST_LINES = 10_000  # that may wait for a slow service, which is hours of them
+PATIENCE_SECONDS = 60.0  # with a sink that has lines left when the training is over
+QUIET_SECONDS = 3.0  # of them, before the user is told what is being waited for
+
+
+class Facts(NamedTuple):
+    """What a sink is told of the run."""
+
+    name: str
+    path: Path  # of the run directory
+    config: dict[str, Any]
+
+
+def check_sinks(names: Sequence[str]) -> None:
+    """Refuse what cannot be, before a run directory is made."""
+    for name in names:
+        if name in TABLE and importlib.util.find_spec(name) is None:
+            raise UserError(f"run.sinks: {name} needs the package {name}: pip install 'pronk[{name}]'")
+        if name not in TABLE:
+            find("sink", name, TABLE)
+
+
+def outside_sinks(names: Sequence[str], facts: Facts, say: Callable[[str], None]) -> list[Outside]:
+    """The sinks of these names: each is made as `Class(facts)`."""
+    return [Outside(name, lambda name=name: find("sink", name, TABLE)(facts), say) for name in names]  # type: ignore[misc]
+
+
+class Outside:
+    """A sink in a thread of its own."""
+
+    def __init__(self, name: str, make: Callable[[], Sink], say: Callable[[str], None]) -> None:
+        self._name, self._make, self._say = name, make, say
+        self._lines: queue.Queue[tuple[str, dict[str, Any]] | None] = queue.Queue(MOST_LINES)
+        self._problem: str | None = None
+        self._said = False
+        # A daemon: one that hangs must not keep the program from ending.
+        self._thread = threading.Thread(target=self._work, name=f"sink {name}", daemon=True)
+
+    def __enter__(self) -> Outside:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._hand_over(None)
+        self._thread.join(min(QUIET_SECONDS, PATIENCE_SECONDS))
+        if self._thread.is_alive() and PATIENCE_SECONDS > QUIET_SECONDS:
+            self._say(f"run.sinks: waiting for {self._name}, {PATIENCE_SECONDS:g} s at most (Ctrl-C twice to leave)")
+            self._thread.join(PATIENCE_SECONDS - QUIET_SECONDS)
+        if self._thread.is_alive():
+            self._problem = self._problem or f"not done {PATIENCE_SECONDS:g} s after the training; what is left is lost"
+        self._say_problem()
+
+    def write(self, line: dict[str, Any]) -> None:
+        """Hand over; never waits."""
+        self._hand_over(("write", dict(line)))
+
+    def evaluated(self, line: dict[str, Any]) -> None:
+        """Likewise, for sinks that want to hear of evaluations."""
+        self._hand_over(("evaluated", dict(line)))
+
+    def _hand_over(self, task: tuple[str, dict[str, Any]] | None) -> None:
+        self._say_problem()
+        try:
+            self._lines.put_nowait(task)
+        except queue.Full:
+            self._problem = self._problem or "too slow; some lines are lost"
+            if task is None:  # the end must be heard
+                self._lines.get_nowait()
+                self._lines.put_nowait(None)
+
+    def _work(self) -> None:
+        try:
+            with self._make() as sink:
+                self._problem = self._problem or getattr(sink, "problem", None)  # it can go on, but differently
+                while (task := self._lines.get()) is not None:
+                    kind, line = task
+                    if hasattr(sink, kind):
+                        getattr(sink, kind)(line)
+        except (Exception, SystemExit) as error:  # of somebody else's package: anything may come
+            lines = str(error).strip().splitlines()
+            self._problem = lines[0] if lines else type(error).__name__
+
+    def _say_problem(self) -> None:
+        """In the training's own thread, as everything else that is said."""
+        if self._problem and not self._said:
+            self._said = True
+            self._say(f"run.sinks: {self._name}: {self._problem} (the training is not affected)")
+
+
+def remembered(path: Path) -> str | None:
+    """The name by which a service knows this run, if it was told of it before."""
+    return path.read_text().strip() if path.is_file() else None
+
+
+def numbers(line: dict[str, Any]) -> dict[str, float]:
+    """What there is to draw."""
+    return {name: float(value) for name, value in line.items() if isinstance(value, int | float)}

@@ -1,0 +1,82 @@
+"""Weights & Biases. Its own environment variables decide where to: WANDB_PROJECT, WANDB_ENTITY, WANDB_MODE=offline, ...
+
+A resumed training goes on with the same run there: its id is kept in the run directory. Where the service cannot be
+reached, the run is kept in the run directory, for `wandb sync`.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from typing import Any
+
+from pronk.sinks.outside import Facts, numbers, remembered
+
+# Their defaults are 90 s and for ever; a program that has trained wants to end.
+SETTINGS = {"init_timeout": 8.0, "finish_timeout": 12.0}
+QUIET = {"silent": True, "console": "off", "disable_code": True, "disable_git": True}
+
+
+class WeightsAndBiases:
+    """A `Sink`. Curves are drawn over environment steps."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+        self.problem: str | None = None
+
+    def __enter__(self) -> WeightsAndBiases:
+        known = self._facts.path / "wandb.id"
+        identity = remembered(known) or secrets.token_hex(4)
+        online = os.environ.get("WANDB_MODE", "online") == "online"
+        try:
+            if online and not has_account():
+                raise ConnectionError("not logged in; see `wandb login`")
+            self._run = self._init(identity)
+        except Exception as error:  # theirs: of the network, of the account, of their service
+            if not online:
+                raise
+            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            self.problem = f"{reason}; kept in {self._facts.path / 'wandb'}, `wandb sync` sends it"
+            identity = secrets.token_hex(4)  # the attempt before may still hold the other
+            self._run = self._init(identity, mode="offline")
+        known.write_text(identity + "\n")
+        self._run.define_metric("*", step_metric="env_steps")
+        return self
+
+    def _init(self, identity: str, **options: Any) -> Any:
+        import wandb
+
+        known = {name: value for name, value in SETTINGS.items() if name in wandb.Settings.model_fields}
+        return wandb.init(
+            project=os.environ.get("WANDB_PROJECT", "pronk"),
+            name=os.environ.get("WANDB_NAME", self._facts.name),
+            dir=os.environ.get("WANDB_DIR", str(self._facts.path)),
+            config=self._facts.config,
+            id=identity,
+            resume="allow",
+            settings=wandb.Settings(**QUIET, **known),
+            **options,
+        )
+
+    def __exit__(self, *exception: object) -> None:
+        self._run.finish(exit_code=1 if exception[0] else 0)
+
+    def write(self, line: dict[str, Any]) -> None:
+        """One point of every curve."""
+        self._run.log(numbers(line))
+
+    def evaluated(self, line: dict[str, Any]) -> None:
+        """One point of every curve of evaluations."""
+        points = numbers(line)
+        self._run.log({"env_steps": points.pop("env_steps"), **{f"eval/{name}": v for name, v in points.items()}})
+
+
+def has_account() -> bool:
+    """Whether a key is known here. Nobody is asked: there is a training on the screen."""
+    import wandb
+
+    try:
+        wandb.setup(settings=wandb.Settings(silent=True))
+        return bool(wandb.login(prompt=False, verify=False))
+    except TypeError:  # before 0.25 or so it cannot be told not to ask
+        return bool(wandb.api.api_key)

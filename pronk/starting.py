@@ -1,0 +1,122 @@
+"""From a configuration to a run: what is wrong is said before anything is written; then `training.py` begins."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from pronk import plain_yaml
+from pronk.actor import specs_for
+from pronk.checkpoint import RunDirectory
+from pronk.config import Config, load_config, validate
+from pronk.envs import probe_spec
+from pronk.failures import own_failures, time_limit
+from pronk.layout import UnrollLayout
+from pronk.learner import Learner, choose_device
+from pronk.learners import Left, Place, find_place, following, leading, part_of, whole_run
+from pronk.sinks import Sink
+from pronk.sinks.outside import check_sinks
+from pronk.training import Say, Training
+from pronk.transport.security import check_gateway
+from pronk.types import Failure, UserError
+from pronk.watching import film_final
+
+
+class TrainingInterrupted(KeyboardInterrupt):
+    """Ctrl-C or SIGTERM, raised when everything is saved and closed."""
+
+    def __init__(self, summary: dict[str, Any]) -> None:
+        super().__init__(f"interrupted; the run is in {summary['run']}")
+        self.summary = summary
+
+
+def train(
+    config: Config | str | Path,
+    *,
+    run_dir: str | Path | None = None,
+    name: str | None = None,
+    resume: bool = False,
+    display: Sink | None = None,
+    say: Say = print,
+) -> dict[str, Any]:
+    """Train until `run.total_steps` or `run.stop_return`, and give back what `summary.json` holds.
+
+    `config` may name a preset or a YAML file. Without `run_dir` a new one is made, runs/NAME-DATE-TIME. `display` is
+    one more sink for the metrics; `say` gets warnings. Ctrl-C writes a checkpoint and raises `TrainingInterrupted`.
+    """
+    if not isinstance(config, Config):
+        config = load_config(config)
+    place = find_place(config.learners)
+    if place.rank > 0:
+        return follow(place, say)
+    part, whole = part_of(config, place), whole_run(config, place)
+    if resume and run_dir is None:
+        raise UserError("resume needs run_dir: which run should go on?")
+    if run_dir is not None and not resume:
+        RunDirectory.refuse_used(Path(run_dir))
+    check_sinks(config.run.sinks)
+    learner = learner_for(part, place)  # before anything is written: most mistakes in a configuration show here
+    refuse_more_than_memory(part, learner, place.count_here)
+    check_gateway(part.transport)
+    with leading(place, config.loss.reduction, say) as group:
+        if resume:
+            run = RunDirectory.open(Path(str(run_dir)))
+        else:
+            run = RunDirectory.create(whole, Path(run_dir) if run_dir else None, name or config.env.id)
+        with run.locked():
+            training = Training(part, run, learner, resume, say, group, whole)
+            group.invite({"config": whole.to_yaml(), "run": str(run.path)}, run.logs)
+            summary = concluded(training.go(display))
+    if config.run.video:
+        film_final(run.path, say)
+    return summary
+
+
+def follow(place: Place, say: Say) -> dict[str, Any]:
+    """Be another learner than 0, which says what to learn, logs, and writes the checkpoints."""
+    try:
+        with following(place, say) as (group, welcome):
+            config = part_of(validate(plain_yaml.parse(welcome["config"])), place)
+            run = RunDirectory(Path(welcome["run"]))
+            run.logs /= f"learner-{place.rank:03d}"
+            run.logs.mkdir(parents=True, exist_ok=True)
+            learner = learner_for(config, place)
+            return concluded(Training(config, run, learner, False, group.say, group).go(None))
+    except Left as left:  # before there was anything to do
+        if left.outcome == "failed":
+            raise Failure(left.message) from None
+        return concluded({"outcome": left.outcome, "run": ""})
+
+
+def concluded(summary: dict[str, Any]) -> dict[str, Any]:
+    """An interrupt is raised where training was called."""
+    if summary["outcome"] == "interrupted":
+        raise TrainingInterrupted(summary)
+    return summary
+
+
+def learner_for(config: Config, place: Place | None = None) -> Learner:
+    """A learner for the configured environment, with the configured share of the machine."""
+    assert isinstance(config.learner.threads, int), "resolved"
+    torch.set_num_threads(config.learner.threads)
+    device = choose_device(config.learner.device, place.rank_here if place else 0)
+    with own_failures("the environment"), time_limit(config.actors.timeout_seconds):
+        spec = probe_spec(config)
+    with own_failures("the network or the loss"):
+        return Learner(config, spec, device)
+
+
+def refuse_more_than_memory(config: Config, learner: Learner, learners: int = 1) -> None:
+    """Say so before the machine does."""
+    nbytes = UnrollLayout(specs_for(config, learner.spec, learner.network.state_spec)).nbytes
+    staged = 2 * max(1, config.columns // config.actors.envs)  # type: ignore[operator]
+    nbytes *= (config.actors.slots * config.actors.count + staged) * learners  # type: ignore[operator]
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if nbytes > memory:
+        raise UserError(
+            f"the unrolls of all actors need {nbytes / 2**30:,.0f} GiB, this machine has {memory / 2**30:,.0f}: lower "
+            "actors.count, actors.envs, actors.unroll_length or actors.slots"
+        )

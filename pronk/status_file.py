@@ -1,0 +1,19 @@
+"""Small files that say how things stand right now: whoever reads one finds it whole."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+
+def write_status(path: Path, status: dict[str, Any]) -> None:
+    """Aside, then renamed. Not synced: after a power cut it is worth nothing."""
+    aside = path.with_suffix(".tmp")
+    try:
+        aside.write_text(json.dumps(status) + "\n", encoding="utf-8")
+        os.replace(aside, path)
+    except OSError:
+        aside.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,88 @@
+"""Fewer bytes on the wire: unrolls may be compressed, parameters may travel with 16 bits per weight."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from pronk.types import UserError
+
+COMPRESSIONS = ("none", "lz4", "zstd")  # the place is the number in a frame
+DTYPES = ("float32", "bfloat16", "float16")
+
+
+class BadBody(Exception):  # noqa: N818 - what was found
+    """Bytes that do not decode to what was announced."""
+
+
+def compressor(name: str) -> Callable[[Any], bytes]:
+    """Bytes -> fewer bytes."""
+    if name == "lz4":
+        block = library("lz4.block", "lz4")
+        return lambda data: block.compress(data, store_size=False)
+    if name == "zstd":
+        return library("zstandard", "zstd").ZstdCompressor(level=1).compress
+    return bytes
+
+
+def decompress(encoding: int, body: memoryview, nbytes: int) -> Any:
+    """The `nbytes` bytes that were compressed. Never more memory than that, whatever the body claims."""
+    name = COMPRESSIONS[encoding] if encoding < len(COMPRESSIONS) else "?"
+    try:
+        if name == "lz4":
+            data = library("lz4.block", "lz4").decompress(body, uncompressed_size=nbytes)
+        elif name == "zstd":
+            zstandard = library("zstandard", "zstd")
+            if zstandard.frame_content_size(body) != nbytes:
+                raise BadBody("a compressed unroll of another size")
+            data = zstandard.ZstdDecompressor().decompress(body)
+        elif name == "none":
+            data = body
+        else:
+            raise BadBody(f"unknown compression {encoding}")
+    except (BadBody, UserError):
+        raise
+    except Exception:  # each library has errors of its own
+        raise BadBody(f"an unroll that {name} cannot decompress") from None
+    if len(data) != nbytes:
+        raise BadBody(f"an unroll of {len(data):,} bytes where {nbytes:,} were due")
+    return data
+
+
+def shrink(block: np.ndarray, dtype: str) -> bytes:
+    """A block of float32 weights, as it travels."""
+    if dtype == "float16":
+        most = np.finfo(np.float16).max
+        return np.clip(block.view(np.float32), -most, most).astype(np.float16).tobytes()
+    if dtype == "bfloat16":
+        bits = block.view(np.uint32)
+        rounded = bits + (np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1)))  # to nearest, ties to even
+        return (rounded >> np.uint32(16)).astype(np.uint16).tobytes()
+    return block.tobytes()
+
+
+def grow(body: memoryview, dtype: str, block: np.ndarray) -> None:
+    """The inverse, into a block that is there."""
+    if len(body) != block.nbytes // (1 if dtype == "float32" else 2):
+        raise BadBody(f"parameters of {len(body):,} bytes for a network of {block.nbytes:,}")
+    if dtype == "float16":
+        block.view(np.float32)[:] = np.frombuffer(body, np.float16)
+    elif dtype == "bfloat16":
+        block.view(np.uint32)[:] = np.frombuffer(body, np.uint16).astype(np.uint32) << np.uint32(16)
+    else:
+        block[:] = np.frombuffer(body, np.uint8)
+
+
+def library(module: str, compression: str) -> Any:
+    """An optional package."""
+    import importlib
+
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        raise UserError(
+            f"transport.compression={compression} needs a package that is not installed: "
+            "pip install 'pronk[compression]' on the learner's and on every actor's machine"
+        ) from None

@@ -1,0 +1,254 @@
+"""The actor's end of a stream to the gateway.
+
+`Connection` is one stream: it lives until either side ends it or the network does. `GrpcActorPort` is what the actor
+plays through, and outlives connections: a new one can take the place of one that was lost.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import grpc
+import numpy as np
+
+from pronk.layout import UnrollLayout
+from pronk.transport.base import Closed
+from pronk.transport.codecs import COMPRESSIONS, DTYPES, compressor, grow
+from pronk.transport.frames import (
+    HEADER,
+    MAGIC,
+    METHOD,
+    PROTOCOL,
+    TOKEN,
+    Kind,
+    pack,
+    pack_talk,
+    stream_options,
+    talk,
+    unpack,
+)
+from pronk.transport.security import Pass
+from pronk.types import Parameters, Unroll, UserError
+
+WELCOME_SECONDS = 20.0  # for the learner to answer at all
+LEAVE_SECONDS = 1.0  # for a last word to be heard
+
+
+class Lost(Exception):  # noqa: N818 - what happened
+    """There is no learner to talk to now; there may be one later."""
+
+
+class Connection:
+    """One stream. A thread reads it; whoever waits for something is woken."""
+
+    def __init__(
+        self, address: str, shown: Pass, keepalive_seconds: float, hello: dict[str, Any] | None = None
+    ) -> None:
+        self.on_hang: Callable[[], None] = lambda: None
+        self.limit = 0
+        self.finished = False
+        self._ended: str | None = None
+        self._mistake = False
+        self._answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._changed = threading.Condition()
+        self._outgoing: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._channel = make_channel(address, shown, keepalive_seconds)
+        metadata = [(TOKEN, shown.token)] if shown.token else None
+        self._call = self._channel.stream_stream(METHOD, None, None)(iter(self._outgoing.get, None), metadata=metadata)
+        name = f"{socket.gethostname()}:{os.getpid()}"
+        self.send(pack_talk(Kind.HELLO, {"protocol": PROTOCOL, "name": name, **(hello or {})}))
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        try:
+            self.welcome: dict[str, Any] = talk(self.answer(WELCOME_SECONDS), Kind.WELCOME)
+        except Closed:
+            self.close()
+            raise self.reason() from None
+
+    def send(self, message: bytes) -> None:
+        """Queue a frame."""
+        self._outgoing.put(message)
+
+    def answer(self, seconds: float | None = None) -> Any:
+        """The next frame that answers something of ours."""
+        try:
+            frame = self._answers.get(timeout=seconds)
+        except queue.Empty:
+            self._end(f"no answer for {seconds:g} s")
+            frame = None
+        if frame is None:
+            self._answers.put(None)  # for whoever asks next
+            raise Closed
+        return frame
+
+    def wait_for_credit(self, number: int) -> None:
+        """Until the unroll of this number may be sent."""
+        with self._changed:
+            while self.limit <= number and self._ended is None:
+                self._changed.wait()
+        if self._ended is not None:
+            raise Closed
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing can be sent any more."""
+        return self._ended is not None
+
+    def close(self, why: str | None = None) -> None:
+        """Hang up, with a last word where there is one."""
+        if why is not None and self._ended is None:
+            self.send(pack_talk(Kind.LEAVE, {"why": why}))
+        self._outgoing.put(None)
+        if why is not None:
+            self._reader.join(LEAVE_SECONDS)
+        self._call.cancel()
+        self._channel.close()
+
+    def _read(self) -> None:
+        try:
+            for message in self._call:
+                frame = unpack(message)
+                if frame.kind is Kind.CREDIT:
+                    with self._changed:
+                        self.limit = frame.limit
+                        self._changed.notify_all()
+                elif frame.kind is Kind.STOP:
+                    self.finished = True
+                    self.send(pack_talk(Kind.LEAVE, {"why": "the run has ended"}))
+                    self._outgoing.put(None)
+                    break
+                else:
+                    self._answers.put(frame)
+            self._end("the learner hung up")
+        except grpc.RpcError as error:
+            self._judge(error.code(), error.details() or "")
+        except Exception as error:
+            self._end(f"{type(error).__name__}: {error}")
+
+    def _judge(self, code: Any, details: str) -> None:
+        codes = grpc.StatusCode
+        self._mistake = code in (codes.UNAUTHENTICATED, codes.FAILED_PRECONDITION, codes.UNIMPLEMENTED) or (
+            code is codes.UNAVAILABLE and "handshake failed" in details.lower()
+        )
+        self._end(in_plain_words(details) or code.name)
+        if code is codes.DEADLINE_EXCEEDED:
+            self.on_hang()
+
+    def _end(self, why: str) -> None:
+        with self._changed:
+            self._ended = self._ended or why
+            self._changed.notify_all()
+        self._answers.put(None)
+
+    def reason(self) -> Lost | UserError:
+        """Why it ended, and whether it is worth another try."""
+        return (UserError if self._mistake else Lost)(self._ended or "the connection was closed")
+
+
+class GrpcActorPort:
+    """The actor's port."""
+
+    def __init__(
+        self, connection: Connection, layout: UnrollLayout, parameters_nbytes: int, ahead: bool = True
+    ) -> None:
+        self._layout, self._ahead = layout, ahead
+        self._message = bytearray(HEADER.size + layout.nbytes)
+        self._view = layout.view(memoryview(self._message)[HEADER.size :])
+        self._latest = Parameters(-1, np.zeros(parameters_nbytes, np.uint8))
+        self.sent = 0
+        self.attach(connection)
+
+    def attach(self, connection: Connection) -> None:
+        """Play through this connection from now on."""
+        self.connection = connection
+        welcome = connection.welcome
+        self._encoding = COMPRESSIONS.index(welcome["compression"])
+        self._compress = compressor(welcome["compression"])
+        self._number = 0  # of the next unroll
+        self._pulled = False
+        connection.send(pack_talk(Kind.READY, {"layout": self._layout.digest}))
+
+    def parameters(self) -> Parameters:
+        """The newest, asked for now or, to save the wait, just before the last unroll was sent."""
+        self._pull()
+        frame = self.connection.answer()
+        self._pulled = False
+        if frame.kind is Kind.PARAMETERS:
+            grow(frame.body, DTYPES[frame.encoding], self._latest.block)
+            self._latest = Parameters(frame.number, self._latest.block)
+        return self._latest
+
+    @contextlib.contextmanager
+    def unroll(self) -> Iterator[Unroll]:
+        """Waits for credit. Leaving the block in good order sends it."""
+        self.connection.wait_for_credit(self._number)
+        yield self._view
+        if self.connection.ended:
+            raise Closed
+        message = self._pack()
+        # Asked before the unroll is sent, the answer comes down while the unroll goes up. But without credit for the
+        # next one there will be a wait, and newer parameters after it.
+        if self._ahead and self.connection.limit > self._number + 1:
+            self._pull()
+        self.connection.send(message)
+        self._number += 1
+        self.sent += 1
+
+    def _pull(self) -> None:
+        if not self._pulled:
+            self._pulled = True
+            self.connection.send(pack(Kind.PULL, number=self._latest.version + 1))
+
+    def _pack(self) -> bytes:
+        nbytes = self._layout.nbytes
+        if self._encoding:
+            body = self._compress(memoryview(self._message)[HEADER.size :])
+            if len(body) < nbytes:
+                return pack(Kind.UNROLL, body, self._number, encoding=self._encoding, nbytes=nbytes)
+        HEADER.pack_into(self._message, 0, MAGIC, Kind.UNROLL, 0, self._number, 0, nbytes)
+        return bytes(self._message)
+
+
+def make_channel(address: str, shown: Pass, keepalive_seconds: float) -> Any:
+    """To the gateway, with a connection of its own."""
+    options: list[tuple[str, Any]] = [
+        *stream_options(keepalive_seconds),
+        ("grpc.max_receive_message_length", -1),
+        ("grpc.use_local_subchannel_pool", 1),
+        ("grpc.enable_retries", 0),
+        ("grpc.enable_http_proxy", 0),
+    ]
+    if not shown.tls:
+        return grpc.insecure_channel(address, options)
+    if shown.server_name:
+        options.append(("grpc.ssl_target_name_override", shown.server_name))
+    credentials = grpc.ssl_channel_credentials(shown.authority or None, shown.private_key, shown.certificate)
+    return grpc.secure_channel(address, credentials, options)
+
+
+def in_plain_words(details: str) -> str:
+    """gRPC's account of a failure, without its wrapping."""
+    details = details.rpartition("last error: ")[2]
+    if "handshake failed" in details.lower():
+        for sign, meaning in {
+            "CERTIFICATE_VERIFY_FAILED": "the learner's certificate is not signed by an authority that is trusted here "
+            "(--ca), or is of another name (--server-name)",
+            "WRONG_VERSION_NUMBER": "the learner does not speak TLS there; on a network that is trusted: --insecure",
+            "CERTIFICATE_REQUIRED": "the learner wants a certificate: --cert and --key",
+        }.items():
+            if sign in details:
+                return meaning
+    for sign, meaning in {
+        "Connection refused": "nobody listens there",
+        "Socket closed": "it hung up at once (does the learner want TLS? --ca)",
+        "Domain name not found": "there is no host of that name",
+    }.items():
+        if sign in details:
+            return meaning
+    return details

@@ -1,0 +1,204 @@
+"""One actor's stream, as the gateway sees it: what is due next, what is allowed, and what is told."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import grpc
+
+from pronk.transport.codecs import BadBody, decompress
+from pronk.transport.examine import BadUnroll, examine
+from pronk.transport.frames import LARGEST_TALK, PROTOCOL, BadFrame, Frame, Kind, pack, pack_talk, talk, unpack
+
+if TYPE_CHECKING:
+    from pronk.transport.gateway import Gateway
+
+HELLO_SECONDS = 20.0  # for the first frame
+WRITE_SECONDS = 60.0  # for the other side to take a frame
+
+
+class Refused(Exception):  # noqa: N818 - what happens
+    """The stream ends, and the other side is told why."""
+
+    def __init__(self, code: Any, reason: str, who: str = "") -> None:
+        super().__init__(reason)
+        self.code, self.reason, self.who = code, reason, who
+
+
+class Left(Exception):  # noqa: N818 - what happens
+    """The actor ends the stream."""
+
+
+class Session:
+    """HELLO, WELCOME, READY; then unrolls and pulls in any order, while there is credit."""
+
+    def __init__(self, gateway: Gateway, context: Any, peer: str, own: bool) -> None:
+        self._gateway, self._context, self._peer, self._own = gateway, context, peer, own
+        self.index, self.name, self.playing = -1, peer, False
+        self._due = 0  # the number of its next unroll
+        self._limit = self._told = 0  # unrolls it may have sent in all, and what it knows of that
+        self._asked: int | None = None  # the version it has, where it asks for a newer one
+        self._stopping = False
+        self._wake = asyncio.Event()
+        self._overdue = "no HELLO"
+        self._clock: asyncio.Timeout | None = None
+        self._failure: Refused | None = None
+
+    async def converse(self) -> None:
+        """Until one side ends it."""
+        why = "it was cut off"
+        try:
+            async with asyncio.timeout(HELLO_SECONDS) as self._clock:
+                await self._introduce()
+                listener = asyncio.current_task()
+                assert listener is not None
+                writer = asyncio.create_task(self._write(listener))
+                try:
+                    await self._listen()
+                finally:
+                    writer.cancel()
+        except Left as end:
+            why = str(end)
+        except TimeoutError:
+            raise self._refusal(grpc.StatusCode.DEADLINE_EXCEEDED, self._overdue) from None
+        except (BadFrame, BadBody, BadUnroll) as error:
+            raise self._refusal(grpc.StatusCode.INVALID_ARGUMENT, str(error)) from None
+        except asyncio.CancelledError:
+            if self._failure is None:
+                raise
+            raise self._failure from None
+        except Refused as refusal:
+            why = refusal.reason
+            raise
+        finally:
+            if self.index >= 0:
+                self._gateway.left(self, str(self._failure or why))
+
+    def _refusal(self, code: Any, reason: str) -> Refused:
+        self._failure = Refused(code, reason, self.name)
+        return self._failure
+
+    async def _introduce(self) -> None:
+        """HELLO -> WELCOME, READY."""
+        gateway, rules = self._gateway, self._gateway.rules
+        hello = talk(await self._read(), Kind.HELLO)
+        if hello.get("protocol") != PROTOCOL:
+            raise self._refusal(
+                grpc.StatusCode.FAILED_PRECONDITION,
+                f"the learner speaks protocol {PROTOCOL}, the actor {hello.get('protocol')!r:.20}: "
+                "install the same version of Pronk on both",
+            )
+        self.name = f"{str(hello.get('name'))[:80]!r} at {self._peer}"
+        self.index, life = gateway.admit(self, hello if self._own and "actor" in hello else None)
+        self._due_within(rules.timeout_seconds, f"not ready after {rules.timeout_seconds:g} s")
+        await self._context.write(pack_talk(Kind.WELCOME, {**rules.welcome, "actor": self.index, "life": life}))
+        ready = talk(await self._read(), Kind.READY, Kind.LEAVE)
+        if "why" in ready:
+            raise Left(f"{ready['why']!r:.300}")
+        if ready.get("layout") != rules.layout.digest:
+            raise self._refusal(
+                grpc.StatusCode.FAILED_PRECONDITION,
+                "its unrolls have another layout: its environment or network is not the learner's",
+            )
+        self._limit = rules.slots
+        self._wake.set()
+        self.playing = True
+        gateway.joined(self)
+
+    async def _listen(self) -> None:
+        self._patience()
+        while True:
+            frame = await self._read()
+            if frame.kind is Kind.UNROLL:
+                await self._take(frame)
+                self._patience()
+                await self._gateway.turn()
+            elif frame.kind is Kind.PULL:
+                self._asked = frame.number - 1
+                self._wake.set()
+            else:
+                raise Left(f"{talk(frame, Kind.LEAVE).get('why')!r:.300}")
+
+    async def _read(self) -> Frame:
+        message = await self._context.read()
+        if message is grpc.aio.EOF:
+            raise Left("it ended without a word: killed, or cut off for a message larger than an unroll")
+        frame = unpack(message)
+        if frame.kind is not Kind.UNROLL and len(message) > LARGEST_TALK:
+            raise BadFrame(f"{frame.kind.name} of {len(message):,} bytes")
+        return frame
+
+    async def _take(self, frame: Frame) -> None:
+        """Nothing is sent on before everything about it is right."""
+        gateway, layout = self._gateway, self._gateway.rules.layout
+        if frame.number != self._due:
+            raise BadFrame(f"unroll number {frame.number} came where {self._due} was due")
+        if self._due >= self._limit:
+            raise BadFrame(f"unroll number {self._due} came without credit: the limit is {self._limit}")
+        if frame.nbytes != layout.nbytes:
+            raise BadFrame(f"an unroll of {frame.nbytes:,} bytes where {layout.nbytes:,} were due")
+        data = decompress(frame.encoding, frame.body, layout.nbytes)
+        slot = await gateway.free_slot()
+        try:
+            gateway.slots.block(slot)[:] = data
+            examine(gateway.slots[slot], layout.specs, gateway.version)
+        except BaseException:
+            gateway.give_back(slot)
+            raise
+        self._due += 1
+        gateway.deliver(slot, self)
+
+    def grant(self) -> None:
+        """The learner is done with one of its unrolls."""
+        self._limit += 1
+        self._wake.set()
+        self._patience()
+
+    def stop(self) -> None:
+        """The learner is gone."""
+        self._stopping = True
+        self._wake.set()
+
+    def _patience(self) -> None:
+        """An actor that could send something should."""
+        if self._due < self._limit:
+            seconds = self._gateway.rules.timeout_seconds
+            self._due_within(seconds, f"no unroll for {seconds:g} s (actors.timeout_seconds)")
+        elif self._clock is not None:
+            self._clock.reschedule(None)
+
+    def _due_within(self, seconds: float, otherwise: str) -> None:
+        assert self._clock is not None
+        self._overdue = otherwise
+        if not self._clock.expired():
+            self._clock.reschedule(asyncio.get_running_loop().time() + seconds)
+
+    async def _write(self, listener: asyncio.Task[Any]) -> None:
+        """Whatever there is to tell, one frame at a time: a slow reader makes only itself wait."""
+        try:
+            while True:
+                await self._wake.wait()
+                self._wake.clear()
+                while (frame := self._next_frame()) is not None:
+                    async with asyncio.timeout(WRITE_SECONDS):
+                        await self._context.write(frame)
+        except TimeoutError:
+            self._refusal(grpc.StatusCode.DEADLINE_EXCEEDED, f"it took no frame for {WRITE_SECONDS:g} s")
+            listener.cancel()
+        except Exception as error:  # the stream broke; the listener knows as well
+            self._refusal(grpc.StatusCode.UNAVAILABLE, f"{type(error).__name__}")
+            listener.cancel()
+
+    def _next_frame(self) -> bytes | None:
+        if self._asked is not None:
+            version, self._asked = self._asked, None
+            return self._gateway.parameters_frame(version) or pack(Kind.SAME, number=max(0, version))
+        if self._told != self._limit:
+            self._told = self._limit
+            return pack(Kind.CREDIT, limit=self._limit)
+        if self._stopping and self._gateway.finished:
+            self._stopping = False
+            return pack(Kind.STOP, json.dumps({"why": "the run has ended"}).encode())
+        return None

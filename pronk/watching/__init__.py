@@ -1,0 +1,5 @@
+"""An agent at play: `watch` plays it, `film` and `window` show it."""
+
+from pronk.watching.watch import Scene, film_final, watch
+
+__all__ = ["Scene", "film_final", "watch"]

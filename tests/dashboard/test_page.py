@@ -1,0 +1,269 @@
+"""The page as a person meets it, in a real browser: it opens, follows a real training, and can be used by keys."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browser import browser, choose_size, choose_theme, missing
+from made_runs import add_the_rest, make_run
+from processes import SIZES, Training, wait_until
+
+from pronk.dashboard.server import open_folder
+
+pytestmark = [pytest.mark.skipif(missing() is not None, reason=str(missing())), pytest.mark.timeout(400)]
+
+PATIENCE = 120  # seconds: the machine may be busy
+
+
+class Visitor:
+    """A browser at one folder's pages."""
+
+    def __init__(self, driver: Any, url: str) -> None:
+        self.driver, self._url = driver, url
+
+    def open(self, page: str = "") -> None:
+        """Until it has shown its first answers."""
+        self.driver.get(self._url + page)
+        self.wait(lambda: self.run("return document.body.dataset.ready") == "yes", f"{page or 'the runs'} to be ready")
+
+    def run(self, program: str, *arguments: Any) -> Any:
+        return self.driver.execute_script(program, *arguments)
+
+    def text(self, selector: str) -> str:
+        return self.run("return document.querySelector(arguments[0])?.innerText ?? ''", selector)
+
+    def press(self, *keys: str) -> None:
+        from selenium.webdriver import ActionChains
+
+        ActionChains(self.driver).send_keys(*keys).perform()
+
+    def focused(self) -> str:
+        return self.run("const at = document.activeElement; return at.id || at.innerText || at.ariaLabel || at.tagName")
+
+    def wait(self, condition: Callable[[], Any], what: str) -> None:
+        wait_until(condition, PATIENCE, f"{what}\n{self.text('body')[:2000]}")
+
+    def complaints(self) -> list[str]:
+        """What the browser's console holds since the last time."""
+        return [entry["message"] for entry in self.driver.get_log("browser")]
+
+
+@pytest.fixture(scope="module")
+def driver() -> Iterator[Any]:
+    with browser() as driver:
+        choose_size(driver, 1200, 900)
+        yield driver
+
+
+@contextlib.contextmanager
+def visit(driver: Any, folder: Path) -> Iterator[Visitor]:
+    """Whatever a test does, the console stays empty."""
+    with open_folder(folder, 0) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+        thread.start()
+        visitor = Visitor(driver, server.url)
+        try:
+            yield visitor
+            assert visitor.complaints() == []
+            driver.get("about:blank")
+        finally:
+            server.shutdown()
+            thread.join(10)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Three runs: one with everything, one of another version, one that is torn."""
+    whole = make_run(tmp_path / "whole <b>&", 150, "solved")
+    add_the_rest(whole)
+    (whole / "videos").mkdir()
+    gif = "47494638396101000100800000ff8000ffffff2c00000000010001000002024401003b"
+    (whole / "videos" / "final.gif").write_bytes(bytes.fromhex(gif))
+    other = make_run(tmp_path / "other", 60, "finished", ("run.seed=9", "loss.discount=0.5"))
+    (other / "metrics.jsonl").write_text('{"env_steps": 5, "glow": 0.5}\n{"env_steps": 9, "glow": 0.7}\n')
+    (other / "summary.json").write_text('{"outcome": "transcended", "updates": 3}')
+    torn = make_run(tmp_path / "torn", 60, None)
+    with open(torn / "metrics.jsonl", "ab") as file:
+        file.write(b'\xff\xfe{"env_steps": 12, "loss"\n{"env_steps": 99999999, "los')
+    (torn / "config.yaml").write_text("env: [")
+    return tmp_path
+
+
+def test_every_page_of_every_kind_of_run_opens_without_a_complaint(driver: Any, folder: Path) -> None:
+    with visit(driver, folder) as page:
+        page.open()
+        assert page.text("#folder").startswith("3 in ")
+        assert {"solved", "unknown", "killed"} <= set(page.text("#runs").split())
+        page.open("run?run=whole%20%3Cb%3E%26")
+        assert page.text("h1") == "whole <b>&"
+        assert "of the machine's limit" in page.text("#tiles")
+        assert "95% at most 2" in page.text("#lag")
+        assert page.run("return document.querySelectorAll('#actors tbody tr').length") == 2
+        assert "000000696320.pt" in page.text("#evaluation")
+        page.run("document.querySelector('#clips').scrollIntoView()")
+        page.wait(lambda: page.run("return document.querySelector('#clips img').naturalWidth") == 1, "the clip")
+        page.open("run?run=other")
+        assert "glow" in page.text("#more")
+        page.open("run?run=torn")
+        assert "config.yaml cannot be read" in page.text("#config")
+        assert page.run("return document.body.dataset.steps") == str(59 * 4096)
+        page.open("compare?run=whole%20%3Cb%3E%26&run=other")
+        assert "loss.discount" in page.text("#settings")
+
+
+def test_an_empty_folder_says_what_to_do_and_fills_by_itself(driver: Any, tmp_path: Path) -> None:
+    with visit(driver, tmp_path) as page:
+        page.open()
+        assert "pronk train cartpole" in page.text("#nothing")
+        make_run(tmp_path / "first", 5)
+        page.wait(lambda: "first" in page.text("#runs"), "the first run to appear")
+        page.open("run?run=first")
+        assert "Not evaluated" in page.text("#evaluation")
+        assert "pronk bench" in page.text("#bottleneck")
+
+
+def test_a_run_that_is_gone_is_said(driver: Any, tmp_path: Path) -> None:
+    with visit(driver, tmp_path) as page:
+        page.driver.get(page._url + "run?run=gone")
+        page.wait(lambda: "there is no run 'gone'" in page.text("#pulse"), "the words")
+        assert all("404" in complaint for complaint in page.complaints())
+
+
+def test_a_real_training_advances_on_the_page(driver: Any, tmp_path: Path) -> None:
+    settings = (*SIZES, "actors.count=1", "run.log_every_seconds=0.2", "run.total_steps=1e9", "run.stop_return=null")
+    with Training(tmp_path / "live", "catch", *settings) as training, visit(driver, tmp_path) as page:
+        training.wait_until(training.metrics, "the first line of metrics", PATIENCE)
+        page.open("run?run=live")
+        assert page.text("#state") == "running"
+        seen = [page.run(WHAT_MOVES)]
+        for _ in range(2):
+            page.wait(
+                lambda: all(now != then for now, then in zip(page.run(WHAT_MOVES), seen[-1], strict=True)), "news"
+            )
+            seen.append(page.run(WHAT_MOVES))
+        steps = [int(one[0]) for one in seen]
+        assert steps == sorted(set(steps))
+        page.wait(lambda: "playing" in page.text("#actors") or "waits" in page.text("#actors"), "the actor at play")
+        training.send(signal.SIGKILL)
+        page.wait(lambda: page.text("#state") == "killed", "its death to be seen")
+
+
+WHAT_MOVES = """return [document.body.dataset.steps, document.querySelector('#tiles').innerText,
+  document.querySelector('#speed .plot .line').getAttribute('d')]"""
+
+
+def test_a_resumed_run_is_read_anew(driver: Any, tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", 100, "interrupted")
+    with visit(driver, tmp_path) as page:
+        page.open("run?run=run")
+        lines = (run / "metrics.jsonl").read_text().splitlines(keepends=True)
+        (run / "aside").write_text("".join(lines[:10]))
+        (run / "aside").rename(run / "metrics.jsonl")
+        page.wait(lambda: page.run("return document.body.dataset.steps") == str(9 * 4096), "the rewritten record")
+        assert page.text("#learning .legend b") == f"{json.loads(lines[9])['episode_return']:.3g}"
+
+
+def test_all_of_it_can_be_done_by_keys(driver: Any, folder: Path) -> None:
+    from selenium.webdriver.common.keys import Keys
+
+    with visit(driver, folder) as page:
+        page.open()
+        page.press(Keys.TAB)
+        assert page.focused() == "Skip to the content"
+        page.press("/", "other")
+        assert page.focused() == "filter"
+        page.wait(lambda: page.run("return document.querySelectorAll('#runs tbody tr').length") == 1, "the filter")
+        page.press(*[Keys.BACKSPACE] * 5)
+        page.run("document.querySelector('#runs th button').focus()")
+        page.press(Keys.ENTER)
+        assert page.run("return document.querySelector('#runs th[aria-sort]').ariaSort") == "ascending"
+        assert page.focused() == "Run"
+        page.run("document.querySelector('#runs tbody input').focus()")
+        page.press(Keys.SPACE)
+        page.run("document.querySelectorAll('#runs tbody input')[2].focus()")
+        page.press(Keys.SPACE)
+        assert page.text("#compare") == "Compare 2 runs"
+        page.run("document.querySelector('#compare').focus()")
+        page.press(Keys.ENTER)
+        page.wait(lambda: "loss.discount" in page.text("#settings"), "the comparison")
+
+
+def test_a_chart_speaks_and_is_walked_with_arrows(driver: Any, folder: Path) -> None:
+    from selenium.webdriver.common.keys import Keys
+
+    with visit(driver, folder) as page:
+        page.open("run?run=whole%20%3Cb%3E%26")
+        told = page.run("return document.querySelector('#learning .plot').ariaLabel")
+        assert told.startswith("Chart of Return over steps: last 100 episodes from ")
+        page.run("document.querySelector('#learning .plot').focus()")
+        page.press(Keys.HOME)
+        assert page.text("#learning .where") == "at 0 steps"
+        page.press(Keys.ARROW_RIGHT)
+        assert page.text("#learning .where") != "at 0 steps"
+        assert "last 100 episodes" in page.run("return document.querySelector('#learning [aria-live]').textContent")
+        assert page.text("#speed .where") == page.text("#learning .where"), "one cursor for all charts"
+        page.run("document.querySelector('#learning details summary').click()")
+        page.wait(
+            lambda: page.run("return document.querySelectorAll('#learning details tbody tr').length") == 11, "rows"
+        )
+        page.run(
+            "const axis = document.querySelector('#axis'); axis.value = 'wall_seconds'; axis.onchange?.();"
+            "axis.dispatchEvent(new Event('change'))"
+        )
+        page.wait(lambda: "over time" in page.run("return document.querySelector('#learning .plot').ariaLabel"), "time")
+        page.run("localStorage.clear()")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_words_can_be_read_in_either_theme_and_on_a_phone(driver: Any, folder: Path, theme: str) -> None:
+    with visit(driver, folder) as page:
+        choose_theme(driver, theme)
+        choose_size(driver, 390, 800, phone=True)
+        try:
+            for address in ("", "run?run=whole%20%3Cb%3E%26", "compare?run=whole%20%3Cb%3E%26&run=other"):
+                page.open(address)
+                assert page.run("return document.documentElement.dataset.theme") == theme
+                assert page.run("return document.documentElement.scrollWidth") == 390, "nothing sticks out"
+                assert [pair for pair in page.run(CONTRASTS) if pair[0] < 4.5] == []
+        finally:
+            choose_size(driver, 1200, 900)
+            choose_theme(driver, "light")
+
+
+# The contrast of every text with what is behind it, as WCAG counts it.
+CONTRASTS = """
+const paint = document.createElement('canvas').getContext('2d', { willReadFrequently: true });
+function numbers(colour) { paint.clearRect(0, 0, 1, 1); paint.fillStyle = colour; paint.fillRect(0, 0, 1, 1);
+  return [...paint.getImageData(0, 0, 1, 1).data]; }
+function light(colour) { const [r, g, b] = colour.slice(0, 3).map((v) => { v /= 255;
+  return v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; }); return 0.2126 * r + 0.7152 * g + 0.0722 * b; }
+function behind(element) { for (let at = element; at; at = at.parentElement) {
+  const colour = numbers(getComputedStyle(at).backgroundColor); if (colour[3] > 250) return colour; }
+  return [255, 255, 255]; }
+const found = [];
+for (const element of document.querySelectorAll('body *')) {
+  const own = [...element.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim());
+  if (!own || !element.checkVisibility() || element.closest('.unseen, .skip, noscript')) continue;
+  const style = getComputedStyle(element);
+  const ink = numbers(element.namespaceURI.endsWith('svg') ? style.fill : style.color);
+  const [high, low] = [light(ink), light(behind(element))].sort((a, b) => b - a);
+  found.push([(high + 0.05) / (low + 0.05), element.tagName + ' ' + element.textContent.slice(0, 60)]);
+}
+return found;
+"""
+
+
+def test_fifty_runs_are_one_short_answer(driver: Any, tmp_path: Path) -> None:
+    for number in range(50):
+        make_run(tmp_path / f"run-{number:02d}", 300, "finished", (f"run.seed={number}",))
+    with visit(driver, tmp_path) as page:
+        page.open()
+        assert page.run("return document.querySelectorAll('#runs tbody tr').length") == 50
+        assert page.run("return performance.getEntriesByName(location.origin + '/api/runs?').length") >= 1

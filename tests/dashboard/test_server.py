@@ -1,0 +1,186 @@
+"""The server reads and never writes, answers nobody but this machine's browser, and gives out nothing else."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from made_runs import add_the_rest, make_run
+from processes import command_line
+
+from pronk.dashboard.server import OWN_FILES, Server, open_folder
+from pronk.types import UserError
+
+HOST = "localhost:1234"  # the port of a tunnel, perhaps
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("folder") / "runs"
+    run = make_run(folder / "sweep" / "a b&c", 20)
+    add_the_rest(run)
+    (run / "videos").mkdir()
+    (run / "videos" / "final.mp4").write_bytes(bytes(range(256)) * 10)
+    (run / "videos" / "elsewhere.mp4").symlink_to("/etc/passwd")
+    (run / "videos" / "notes.txt").write_text("private")
+    with open_folder(folder, 0) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join(10)
+
+
+def request(server: Server, path: str, method: str = "GET", **headers: str) -> tuple[int, bytes, dict[str, str]]:
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=20)
+    try:
+        sent = {"Host": HOST, **{name.replace("_", "-"): value for name, value in headers.items()}}
+        connection.request(method, path, headers=sent)
+        response = connection.getresponse()
+        return response.status, response.read(), dict(response.getheaders())
+    finally:
+        connection.close()
+
+
+def test_it_listens_on_loopback_only(server: Server) -> None:
+    assert server.socket.getsockname()[0] == "127.0.0.1"
+    assert server.url == f"http://127.0.0.1:{server.server_port}/"
+
+
+@pytest.mark.parametrize("path", ["/", "/run?run=sweep%2Fa+b%26c", "/compare", *(f"/static/{n}" for n in OWN_FILES)])
+def test_pages_and_their_parts_are_there_and_name_no_other_host(server: Server, path: str) -> None:
+    status, content, headers = request(server, path)
+    assert status == 200
+    assert content
+    assert "default-src 'none'" in headers["Content-Security-Policy"]
+    assert b"https://" not in content
+    assert b"http://" not in content.replace(b"http://www.w3.org/2000/svg", b"")
+
+
+def test_answers_are_strict_json(server: Server) -> None:
+    for question in ("runs", "run?run=sweep/a%20b%26c", "curve?run=sweep/a%20b%26c&kind=evaluation", "difference"):
+        status, content, headers = request(server, f"/api/{question}")
+        assert (status, headers["Content-Type"]) == (200, "application/json")
+        json.loads(content, parse_constant=lambda word: pytest.fail(word))
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:8642", "localhost.evil.example", "", "127.0.0.1.nip.io"]
+)
+def test_a_name_that_points_here_is_not_enough(server: Server, host: str) -> None:
+    status, content, _ = request(server, "/api/runs", Host=host)
+    assert status == 403
+    assert b"sweep" not in content
+
+
+def test_pages_of_other_sites_may_link_but_not_load(server: Server) -> None:
+    assert request(server, "/api/runs", Sec_Fetch_Site="cross-site", Sec_Fetch_Mode="no-cors")[0] == 403
+    assert request(server, "/", Sec_Fetch_Site="cross-site", Sec_Fetch_Mode="navigate")[0] == 200
+    _, _, headers = request(server, "/api/runs", Origin="http://evil.example")
+    assert "Access-Control-Allow-Origin" not in headers
+    assert headers["Cross-Origin-Resource-Policy"] == "same-origin"
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "BREW"])
+def test_it_is_only_for_reading(server: Server, method: str) -> None:
+    status, _, headers = request(server, "/api/runs", method)
+    assert (status, headers["Allow"]) == (405, "GET, HEAD")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/static/../server.py",
+        "/static/%2e%2e/server.py",
+        "/../../../../etc/passwd",
+        "//etc/passwd",
+        "/api/run?run=..",
+        "/api/run?run=../..",
+        "/api/run?run=/etc",
+        "/api/run",
+        "/api/curve?run=sweep/a%20b%26c&kind=../config.yaml",
+        "/clip?run=sweep/a%20b%26c&clip=../config.yaml",
+        "/clip?run=sweep/a%20b%26c&clip=elsewhere.mp4",
+        "/clip?run=sweep/a%20b%26c&clip=notes.txt",
+        "/clip?run=sweep/a%20b%26c&clip=%00",
+        "/favicon.ico",
+    ],
+)
+def test_nothing_else_is_given_out(server: Server, path: str) -> None:
+    status, content, headers = request(server, path)
+    assert (status, headers["Content-Type"]) == (404, "text/plain; charset=utf-8")
+    assert content.count(b"\n") == 1
+
+
+def test_a_clip_comes_whole_or_in_parts(server: Server) -> None:
+    address, whole = "/clip?run=sweep/a%20b%26c&clip=final.mp4", bytes(range(256)) * 10
+    status, content, headers = request(server, address)
+    assert (status, content, headers["Content-Type"]) == (200, whole, "video/mp4")
+    status, content, headers = request(server, address, Range="bytes=100-199")
+    assert (status, content, headers["Content-Range"]) == (206, whole[100:200], "bytes 100-199/2560")
+    assert request(server, address, Range="bytes=2500-")[1] == whole[2500:]
+    assert request(server, address, Range="bytes=9999-")[0] == 416
+    assert request(server, address, "HEAD")[1] == b""
+
+
+def test_many_ask_at_once(server: Server) -> None:
+    codes: list[int] = []
+    asking = [threading.Thread(target=lambda: codes.append(request(server, "/api/runs")[0])) for _ in range(20)]
+    for thread in asking:
+        thread.start()
+    for thread in asking:
+        thread.join(20)
+    assert codes == [200] * 20
+
+
+def test_a_line_that_is_not_http_is_refused(server: Server) -> None:
+    with socket.create_connection(("127.0.0.1", server.server_port), timeout=20) as connection:
+        connection.sendall(b"\x16\x03\x01 hello\r\n\r\n")
+        assert connection.recv(4096).startswith(b"Bad")
+    assert request(server, "/")[0] == 200
+
+
+def test_a_taken_port_is_a_mistake_if_it_was_asked_for(server: Server, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=f"--port: cannot listen on {server.server_port}"):
+        open_folder(tmp_path, server.server_port)
+    with open_folder(tmp_path) as one, open_folder(tmp_path) as other:
+        assert one.server_port != other.server_port
+
+
+@pytest.mark.parametrize(("folder", "told"), [("nowhere", "there is no folder"), ("a-file", "is a file")])
+def test_a_wrong_folder_is_one_line(tmp_path: Path, folder: str, told: str) -> None:
+    (tmp_path / "a-file").touch()
+    ended = command_line("dashboard", tmp_path / folder)
+    assert ended.code == 2
+    assert told in ended.err
+    assert ended.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_and_nothing_is_left(tmp_path: Path, number: signal.Signals) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pronk", "dashboard", str(tmp_path), "--port", "0"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"COLUMNS": "200"},
+    )
+    with process:
+        try:
+            assert process.stdout is not None
+            assert "at http://127.0.0.1:" in process.stdout.readline()
+            process.send_signal(number)
+            out, err = process.communicate(timeout=20)
+            assert "Traceback" not in out + err
+            assert process.returncode == (0 if number == signal.SIGINT else -number)
+        finally:
+            process.kill()

@@ -1,0 +1,304 @@
+"""Every format carries every kind of policy out of Pronk, and the program beside it acts as `pronk.load` does."""
+
+from __future__ import annotations
+
+import functools
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from own_parts import Album, Diary
+from safetensors import safe_open
+
+from pronk import cli
+from pronk.checkpoint import RunDirectory
+from pronk.config import Config, load_config
+from pronk.evaluation import load
+from pronk.exporting import LARGEST_DIFFERENCE, Exported, Moment, export, largest_difference
+from pronk.exports import FORMATS
+from pronk.metrics import Metrics
+from pronk.starting import learner_for
+from pronk.types import Failure, UserError
+
+SMALL = ["transport=local", "network.hidden=[16]"]
+LSTM = ["network.core=lstm", "network.core_size=16"]
+LAST = ["network.last_action=true", "network.last_reward=true"]
+CASES = {
+    "mlp": ["CartPole-v1"],
+    "reals": ["Pendulum-v1"],
+    "reals, lstm, last": ["Pendulum-v1", *LSTM, *LAST],
+    "labels, start, lstm, last": ["own_parts:Diary", "env.kwargs.view=dict", *LSTM, *LAST],
+    "tuple": ["own_parts:Diary", "env.kwargs.view=tuple", "network.activation=relu"],
+    "mask": ["examples.environments:Forbidden"],
+    "many choices, pictures, last": ["own_parts:Album", "env.kwargs.places=3", "network.torso=small", *LAST],
+    "reals, one bound, colour first": [
+        *("own_parts:Album", "env.kwargs={shape: [3, 42, 42], dtype: float32, reals: 2}", "network.torso=compact"),
+        *LSTM,
+    ],
+    "stack of colour": ["own_parts:Album", "env.kwargs.shape=[2, 84, 84, 3]", "network.torso=shallow"],
+    "nature": ["own_parts:Album", "env.kwargs.shape=[84, 84, 1]", "network.torso=nature"],
+    "opt_cnn": ["own_parts:Album", "env.kwargs.shape=[84, 84, 1]", "network.torso=opt_cnn"],
+    "deep, lstm": ["own_parts:Album", "env.kwargs.shape=[32, 32, 3]", "network.torso=deep", *LSTM],
+    "own": ["own_parts:Album", "network=own_parts:Ticking"],
+}
+IN_ONNX = {"labels, start, lstm, last", "many choices, pictures, last", "reals, one bound, colour first", "mask"}
+WHOLE = [(case, to) for case in CASES for to in FORMATS]
+SHORT = [(case, to) for case, to in WHOLE if to != "onnx" or case in IN_ONNX]  # each costs seconds
+
+
+def a_run(path: Path, source: str, *overrides: str) -> Config:
+    """A run directory with a checkpoint of random weights, large enough to decide something."""
+    config = load_config(source, [*SMALL, *overrides]).resolved()
+    learner = learner_for(config)
+    with torch.no_grad():
+        for name, weight in learner.network.named_parameters():
+            if "head" in name and name.endswith("weight"):
+                weight.mul_(1000.0)
+            elif name.endswith(("bias", "log_std")):
+                weight.normal_(std=0.3)
+    state = {"learner": learner.state(), "metrics": Metrics(1).state(), "best": (False, 0.0)}
+    RunDirectory.create(config, path, "run").save({**state, "config": config.model_dump()}, keep=3, best=True)
+    return config
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: Any) -> Callable[[str, str], Exported]:
+    """Made once for all tests: (case, format) -> what was exported."""
+
+    @functools.cache
+    def run_of(case: str) -> Path:
+        path = tmp_path_factory.mktemp("runs") / "run"
+        a_run(path, *CASES[case])
+        return path
+
+    return functools.cache(lambda case, to: export(run_of(case), to))
+
+
+def check(done: Exported) -> None:
+    assert 0.0 <= done.difference <= LARGEST_DIFFERENCE
+    compile(done.program.read_text(), str(done.program), "exec")
+    assert sorted(path.name for path in done.file.parent.glob(f"{done.file.name}*")) == [done.file.name]
+    assert not list(done.file.parent.glob(".*"))
+
+
+@pytest.mark.parametrize(("case", "to"), SHORT)
+def test_every_policy_leaves_in_every_format(case: str, to: str, exported: Callable[[str, str], Exported]) -> None:
+    check(exported(case, to))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("case", "to"), sorted(set(WHOLE) - set(SHORT)))
+def test_every_other_policy_leaves_too(case: str, to: str, exported: Callable[[str, str], Exported]) -> None:
+    check(exported(case, to))
+
+
+# ---- without Pronk
+
+ACTS = """
+import json, runpy, sys
+import numpy as np
+sys.modules["pronk"] = None  # cannot be imported
+answers = {}
+for program in sys.argv[2:]:
+    act = runpy.run_path(program)["act"]
+    answers[program] = []
+    for moment in np.load(sys.argv[1], allow_pickle=True):
+        answers[program].append(np.asarray(act(**moment)).tolist())
+try:
+    import pronk
+except ImportError:
+    print(json.dumps(answers))
+"""
+
+
+def acted(folder: Path, moments: list[dict[str, Any]], *programs: Path) -> dict[str, Any]:
+    """What programs answer in a process that has no Pronk."""
+    folder.mkdir()
+    np.save(folder / "moments.npy", np.array(moments, object), allow_pickle=True)
+    command = [sys.executable, "-I", "-c", ACTS, str(folder / "moments.npy"), *map(str, programs)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def episode(env: Any, first: bool, reward: bool, count: int = 12) -> list[dict[str, Any]]:
+    """Observations of two episodes as arguments of `act`."""
+    env.action_space.seed(5)
+    moments: list[dict[str, Any]] = []
+    for step in range(count):
+        answer = env.step(env.action_space.sample()) if step else env.reset(seed=5)
+        moment: dict[str, Any] = {"observation": answer[0]}
+        if first:
+            moment["first"] = step in (0, 7)
+        if reward:
+            moment["reward"] = float(np.sin(step) * 2)
+        moments.append(moment)
+    return moments
+
+
+@pytest.mark.parametrize("case", ["labels, start, lstm, last", "many choices, pictures, last"])
+def test_the_program_beside_it_acts_as_pronk_does(
+    case: str, exported: Callable[[str, str], Exported], tmp_path: Path
+) -> None:
+    programs = []
+    for to in FORMATS:
+        done = exported(case, to)
+        for file in (done.file, done.program):
+            shutil.copy(file, tmp_path)  # anywhere, but together
+        programs.append(tmp_path / done.program.name)
+    moments = episode(Diary("dict") if "labels" in case else Album(places=3), first=True, reward=True)
+    player, expected = load(done.file.parents[1], deterministic=True), []
+    for moment in moments:
+        if moment["first"]:
+            player.reset()
+        expected.append(np.asarray(player.act(moment["observation"], moment["reward"])).tolist())
+    assert len({str(action) for action in expected}) > 1
+    answers = acted(tmp_path / "no_pronk", moments, *programs)
+    assert len(answers) == len(FORMATS)
+    assert all(actions == expected for actions in answers.values()), (expected, answers)
+
+
+def test_a_first_that_is_not_told_changes_what_is_done(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    a_run(run, *CASES["own"], "env.kwargs.options=7")
+    [program] = [export(run, "torchscript").program]
+    moments = episode(Album(options=7), first=True, reward=False)
+    told, untold = ([{**moment, "first": moment["first"] and tell} for moment in moments] for tell in (True, False))
+    one, other = (next(iter(acted(tmp_path / str(i), m, program).values())) for i, m in enumerate((told, untold)))
+    assert one[:7] == other[:7]
+    assert one[7:] != other[7:]
+
+
+def test_the_program_runs_as_it_is(tmp_path: Path) -> None:
+    a_run(tmp_path / "run", "CartPole-v1")
+    program = export(tmp_path / "run", "safetensors").program
+    done = subprocess.run([sys.executable, "-I", str(program)], capture_output=True, text=True, timeout=100)
+    assert done.stdout in ("0\n", "1\n"), done.stderr
+    assert len([line for line in program.read_text().splitlines() if line.strip()]) < 35
+
+
+# ---- what the file says of itself
+
+
+def test_every_file_says_what_goes_in_and_out(exported: Callable[[str, str], Exported]) -> None:
+    files = {to: exported("labels, start, lstm, last", to).file for to in FORMATS}
+    run = files["onnx"].parents[1]
+    texts = {"onnx": {prop.key: prop.value for prop in onnx.load(files["onnx"]).metadata_props}["pronk"]}
+    extra = {"pronk.json": ""}
+    torch.jit.load(files["torchscript"], _extra_files=extra)
+    texts["torchscript"] = extra["pronk.json"]
+    with safe_open(files["safetensors"], "np") as file:
+        texts["safetensors"] = file.metadata()["pronk"]
+        assert set(file.keys()) == set(RunDirectory.open(run).restore()[0]["learner"]["network"])
+    for text in texts.values():
+        facts = json.loads(text)
+        assert facts["environment"] == "own_parts:Diary"
+        assert facts["inputs"]["observation.label"] == {"shape": ["batch"], "dtype": "int64", "labels": [4]}
+        assert set(facts["inputs"]) == {
+            *("observation.here", "observation.label", "first", "reward"),
+            *("state.hidden", "state.cell", "state.last_action"),
+        }
+        assert set(facts["outputs"]) == {"action", "logits", "next.hidden", "next.cell", "next.last_action"}
+
+
+def test_no_path_of_this_machine_is_in_an_onnx_file(exported: Callable[[str, str], Exported]) -> None:
+    content = exported("mask", "onnx").file.read_bytes()
+    assert b"site-packages" not in content
+    assert str(Path(__file__).parents[2]).encode() not in content
+
+
+# ---- what cannot be
+
+
+def test_what_does_not_act_alike_is_refused(tmp_path: Path) -> None:
+    a_run(tmp_path / "run", "own_parts:Diary", "network=own_parts:Fickle", "network.kwargs.gain=1")
+    with pytest.raises(Failure, match=r"differs from the trained one by .*nothing was written"):
+        export(tmp_path / "run", "torchscript")
+    assert list((tmp_path / "run" / "export").iterdir()) == []
+
+
+@pytest.mark.slow
+def test_what_cannot_be_in_onnx_is_said_in_one_line(tmp_path: Path, capfd: Any) -> None:
+    a_run(tmp_path / "run", "own_parts:Diary", "network=own_parts:Fickle", "network.kwargs.gain=1")
+    with pytest.raises(Failure, match=r"cannot export this network to ONNX|differs from the trained one") as failed:
+        export(tmp_path / "run", "onnx")
+    assert "\n" not in str(failed.value)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_another_choice_counts_by_how_much_less_likely_it_is(tmp_path: Path) -> None:
+    """A tie may fall either way; a choice that is none may not."""
+
+    class Policy:
+        action = type("Spec", (), {"choices": (2,), "shape": ()})
+
+    def difference(logits: list[float], action: int) -> float:
+        told = np.array([logits], np.float32)
+        expected = {"action": np.array([7]), "logits": told}  # 7 stands for the first choice
+        return largest_difference(
+            lambda _: {"action": np.array([action]), "logits": told}, Policy, [Moment({}, expected)]
+        )  # type: ignore[arg-type]
+
+    assert difference([1.0, 1.0], 8) == 0.0
+    assert difference([1.0, 0.5], 7) == 0.0
+    assert difference([1.0, 0.5], 8) == 0.5
+    assert difference([1.0, 1.0], 9) == np.inf
+
+
+@pytest.mark.parametrize(("to", "package"), [("onnx", "onnxscript"), ("safetensors", "safetensors")])
+def test_a_missing_package_is_said_with_its_extra(to: str, package: str, tmp_path: Path, monkeypatch: Any) -> None:
+    a_run(tmp_path / "run", "CartPole-v1")
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(UserError, match=rf"--to {to} needs the package {package}: pip install 'pronk\[export\]'"):
+        export(tmp_path / "run", to)
+
+
+def test_mistakes_are_said(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"'onx' is not one of onnx, torchscript, safetensors \(did you mean 'onnx'"):
+        export(tmp_path / "run", "onx")
+    with pytest.raises(UserError, match="no run directory"):
+        export(tmp_path / "run")
+    a_run(tmp_path / "run", "CartPole-v1")
+    with pytest.raises(UserError, match="is a directory; name a file"):
+        export(tmp_path / "run", "torchscript", tmp_path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="cannot write"):
+        export(tmp_path / "run", "torchscript", tmp_path / "file" / "policy.pt")
+    for checkpoint in (tmp_path / "run" / "checkpoints").iterdir():
+        checkpoint.unlink()
+    with pytest.raises(UserError, match="no checkpoint"):
+        export(tmp_path / "run")
+
+
+# ---- the command
+
+
+def test_the_command_tells_what_it_did(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
+    def pronk(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["pronk", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        return ended.value.code or 0, *capsys.readouterr()  # type: ignore[return-value]
+
+    monkeypatch.chdir(tmp_path)
+    a_run(tmp_path / "runs" / "mine", "Pendulum-v1", *LSTM)
+    code, out, err = pronk("export", "mine", "--to", "torchscript", "--out", "here.pt", "--best")
+    assert (code, err) == (0, "")
+    assert out.startswith("here.pt (")
+    for words in ("over 256 observations", "state.cell", "float32 [batch, 16]", "python here_torchscript.py", "note: "):
+        assert words in out
+    code, out, err = pronk("export", "last", "--to", "safetensors", "--json")
+    told = json.loads(out)
+    assert (code, err, told["observations"]) == (0, "", 256)
+    assert told["inputs"]["first"] == {"shape": [], "dtype": "bool", "categories": []}
+    assert Path(told["file"]).is_file()
+    code, out, err = pronk("export", "mine", "--to", "onx")
+    assert (code, out, err.count("\n")) == (2, "", 1)

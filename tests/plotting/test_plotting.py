@@ -1,0 +1,188 @@
+import re
+
+import pytest
+from made_runs import made_run
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from processes import command_line
+
+from pronk.plotting import plot
+from pronk.plotting.comparison import group_runs
+from pronk.plotting.figures import Options, draw
+from pronk.runs import Run, find_runs
+from pronk.types import UserError
+
+RETURNS = [10.0, 20.0, 40.0, 30.0, 60.0]
+
+
+@pytest.fixture
+def runs(tmp_path):
+    """Two settings with three and two seeds."""
+    for seed in (1, 2, 3):
+        made_run(tmp_path / "runs" / f"a{seed}", f"run.seed={seed}", returns=[seed * value for value in RETURNS])
+    for seed in (1, 2):
+        made_run(tmp_path / "runs" / f"b{seed}", f"run.seed={seed}", "loss.discount=0.9", returns=RETURNS)
+    return tmp_path / "runs"
+
+
+def drawn(path, **options):
+    return draw(group_runs(find_runs([str(path)])), Options(**options))
+
+
+def legend_of(figure):
+    return [text.get_text() for text in figure.legends[0].get_texts()]
+
+
+def thick(axis):
+    return [line for line in axis.lines if line.get_linewidth() > 1.5]
+
+
+# ---- the picture
+
+
+def test_every_group_is_one_line_a_band_and_a_thin_line_for_each_seed(runs):
+    figure = drawn(runs)
+    titles = [axis.get_title("left") for axis in figure.axes]
+    assert [title.split(" (")[0] for title in titles] == ["Return", "Throughput", "Policy lag", "Entropy"]
+    axis = figure.axes[0]
+    assert len(thick(axis)) == len(axis.collections) == 2
+    assert len([line for line in axis.lines if line.get_linewidth() < 0.7]) == 5
+    mean = next(line for line in thick(axis) if max(line.get_ydata()) > 100)
+    assert max(mean.get_ydata()) == pytest.approx(2 * 60.0, rel=0.01)  # of 1, 2 and 3 times the returns
+    assert sorted(legend_of(figure)) == ["discount=0.9  (2 seeds)", "discount=0.99  (3 seeds)"]
+
+
+def test_lines_can_be_told_apart_without_colours(tmp_path):
+    for index in range(9):
+        made_run(tmp_path / str(index), f"loss.discount=0.{index}", returns=RETURNS)
+    lines = thick(drawn(tmp_path, only=("return",)).axes[0])
+    assert len({(line.get_marker(), str(line._unscaled_dash_pattern)) for line in lines}) == 9
+    assert len({(line.get_color(), line.get_marker()) for line in lines}) == 9
+
+
+@pytest.mark.parametrize(
+    ("x", "end", "label"),
+    [("steps", 4.0, "Thousand steps"), ("frames", 16.0, "Thousand frames"), ("time", 4.0, "Seconds")],
+)
+def test_the_axis_has_a_unit(runs, x, end, label):
+    axis = drawn(runs, x=x, only=("return",)).axes[0]
+    assert axis.get_xlabel() == label
+    assert max(thick(axis)[0].get_xdata()) == end
+
+
+def test_the_unit_fits_the_size(tmp_path):
+    made_run(tmp_path / "run", returns=[float(value) for value in range(1500)])
+    assert drawn(tmp_path).axes[0].get_xlabel() == "Million steps"
+    assert drawn(tmp_path, x="time").axes[0].get_xlabel() == "Minutes"
+
+
+def test_the_legend_and_the_title_do_not_cover_data(runs):
+    figure = drawn(runs)
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    renderer = canvas.get_renderer()
+    boxes = [axis.get_window_extent(renderer) for axis in figure.axes]
+    for one in (figure.legends[0].get_window_extent(renderer), figure._suptitle.get_window_extent(renderer)):
+        assert not any(one.overlaps(box) for box in boxes)
+
+
+def test_each_environment_has_a_panel_of_its_own(runs):
+    made_run(runs / "c", source="catch", returns=[0.1, 0.2])
+    titles = [axis.get_title("left") for axis in drawn(runs).axes]
+    assert sorted(titles) == ["CartPole-v1", "catch"]
+
+
+def test_a_run_of_one_line_is_a_point(tmp_path):
+    made_run(tmp_path / "run", returns=[5.0])
+    assert any(line.get_marker() == "o" for line in drawn(tmp_path).axes[0].lines)
+
+
+def test_any_metric_can_be_asked_for(runs):
+    figure = drawn(runs, only=("lag", "updates"))
+    assert [axis.get_title("left") for axis in figure.axes] == ["Policy lag (updates)", "Updates"]
+
+
+# ---- files
+
+
+@pytest.mark.parametrize(
+    ("ending", "magic"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF"), ("html", b"<!doctype")]
+)
+def test_the_ending_decides_the_format(runs, tmp_path, ending, magic):
+    assert plot(runs, tmp_path / f"x.{ending}", only=["return"]).path.read_bytes().startswith(magic)
+
+
+def test_equal_runs_give_equal_files(runs, tmp_path):
+    one, two = (plot(runs, tmp_path / name).path.read_bytes() for name in ("one.svg", "two.svg"))
+    assert one == two
+
+
+def test_the_page_needs_nothing_from_elsewhere(runs, tmp_path):
+    made_run(runs / "<c>", "loss.discount=0.5", returns=[1.0, 2.5])
+    page = plot(runs, tmp_path / "page.html").path.read_text()
+    assert re.findall(r"(?:src|href)=.https?://[^\"]*", page) == []
+    assert "<script" not in page
+    assert "&lt;c&gt;" in page
+    assert "<c>" not in page
+    assert page.count("<svg") == 1
+    assert page.count("<tr>") == 7
+    assert ">2.50<" in page
+
+
+def test_without_a_name_the_picture_goes_to_the_run_or_here(runs, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    assert plot("a1").path == runs.relative_to(tmp_path) / "a1" / "plot.png"
+    assert str(plot(["a1", "a2"]).path) == "plot.png"
+    assert (runs / "a1" / "plot.png").exists()
+    assert (tmp_path / "plot.png").exists()
+
+
+# ---- what a user may get wrong
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["a1", "--x", "step"], "--x: 'step' is not one of steps, frames, time (did you mean 'steps'?)"),
+        (["a1", "--band", "iqr"], "--band: 'iqr' is not one of range, std"),
+        (["a1", "--smooth", "2"], "--smooth: 2 does not fit"),
+        (["a1", "--only", "retrun"], "--only: no metric 'retrun' (did you mean 'return'?)"),
+        (["a1", "--out", "x.jpg"], "--out: 'x.jpg' does not end in .png, .svg, .pdf, .html"),
+        (["a1", "--out", "no/x.png"], "--out: there is no directory no"),
+        (["a1", "b1", "--label", "one"], "--label: 1 given for 2 groups: discount=0.99; discount=0.9"),
+        (["a7"], "no run directory a7 (did you mean 'a"),
+        (["empty"], "nothing to plot: runs/empty has no metrics yet (killed)"),
+    ],
+)
+def test_a_mistake_is_one_line(runs, monkeypatch, arguments, told):
+    monkeypatch.chdir(runs.parent)
+    made_run(runs / "empty", outcome=None)
+    code, _, err = command_line("plot", *arguments)
+    assert code == 2
+    assert told in " ".join(err.split())
+    assert len(err.splitlines()) == 1
+
+
+def test_what_is_left_out_and_what_goes_on_is_said(runs, monkeypatch):
+    monkeypatch.chdir(runs.parent)
+    made_run(runs / "empty", outcome=None)
+    with open(runs / "a1" / "metrics.jsonl", "a") as file:
+        file.write('{"env_steps": 99')
+    from pronk.checkpoint import RunDirectory
+
+    with RunDirectory(runs / "b1").locked():
+        done = command_line(
+            "plot", "runs", "--out", "x.svg", "--label", "slow", "--label", "fast", "--title", "My title"
+        )
+    assert done.code == 0
+    assert "runs/empty has no metrics yet (killed); left out" in done.err
+    assert "runs/b1 is still running; drawn up to 4,000 steps" in done.err
+    assert "CartPole-v1, slow: " in done.out
+    assert "Drawn in x.svg" in done.out
+
+
+def test_an_unreadable_configuration_is_named(tmp_path):
+    path = made_run(tmp_path / "run", returns=[1.0])
+    (path / "config.yaml").write_text("env: [")
+    with pytest.raises(UserError, match=r"config.yaml is not valid YAML"):
+        plot(path)
+    assert Run(path).overview()["state"] == "finished"

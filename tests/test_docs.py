@@ -1,0 +1,122 @@
+"""What the docs promise: the guide's blocks run, its table knows every metric, the pages of commands are their help."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+import pronk.cli
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+GUIDE = (DOCS / "guide.md").read_text(encoding="utf-8")
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def run_command(line: str, monkeypatch: Any) -> None:
+    """A line of shell that starts with `pronk`, in this process: torch is here already."""
+    words = shlex.split(line, comments=True)
+    assert words[0] == "pronk", line
+    monkeypatch.setattr(sys, "argv", words)
+    with pytest.raises(SystemExit) as ended:
+        pronk.cli.main()
+    assert not ended.value.code, line
+
+
+@pytest.fixture
+def beside(tmp_path: Path, monkeypatch: Any) -> Path:
+    """An empty directory of the user's, whose modules can be imported by this process and by those it starts."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    return tmp_path
+
+
+@pytest.mark.timeout(300)
+def test_every_block_of_the_guide_runs(beside: Path, monkeypatch: Any) -> None:
+    blocks = BLOCK.findall(GUIDE)
+    assert len(blocks) > 6
+    for language, text in blocks:
+        named = re.match(r"# (\w+\.py)\n", text)
+        if language == "python" and named:
+            (beside / named[1]).write_text(text)
+        elif language == "python":
+            exec(compile(text, "guide.md", "exec"), {"__name__": "guide"})
+        else:
+            for line in text.splitlines():
+                run_command(line, monkeypatch)
+    lines = [json.loads(line) for line in (beside / "runs/corridor/metrics.jsonl").read_text().splitlines()]
+    fields = set(re.findall(r"^\| `(\w+)` \|", GUIDE.partition("## Reading the metrics")[2], re.MULTILINE))
+    assert fields == set(lines[0])
+    told = json.loads((beside / "runs/told/metrics.jsonl").read_text().splitlines()[-1])
+    assert (beside / "runs/told/diary.txt").read_text().splitlines()[-1].startswith(f"{told['env_steps']} ")
+    assert (beside / "runs/corridor/export/policy_torchscript.py").is_file()
+    assert (beside / "shared/README.md").is_file()
+
+
+def test_every_link_of_the_docs_leads_somewhere() -> None:
+    files = [ROOT / "README.md", ROOT / "README.zh.md", *DOCS.glob("*.md"), *(DOCS / "commands").glob("*.md")]
+    broken = [
+        f"{file.name}: {target}"
+        for file in files
+        for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", file.read_text(encoding="utf-8"))
+        if "://" not in target and not (file.parent / target).exists()
+    ]
+    assert broken == []
+    anchors = {
+        re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in re.findall(r"^## (.*)", GUIDE, re.M)
+    }
+    assert set(re.findall(r"\]\(#([^)]+)\)", GUIDE)) == anchors
+
+
+# ---- the pages of commands
+
+
+def made_pages() -> dict[str, str]:
+    spec = importlib.util.spec_from_file_location("make_commands", DOCS / "make_commands.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.pages()
+
+
+def test_the_pages_of_commands_are_their_help() -> None:
+    kept = {path.name: path.read_text(encoding="utf-8") for path in (DOCS / "commands").glob("*.md")}
+    made = made_pages()
+    assert set(kept) == set(made), "run `make docs`"
+    if f"typer {typer.__version__}." not in kept["README.md"]:  # another version breaks lines elsewhere
+        made, kept = (
+            {name: set(re.findall(r"--[\w-]+", text)) for name, text in side.items()} for side in (made, kept)
+        )
+    assert [name for name in made if made[name] != kept[name]] == [], "run `make docs`"
+
+
+# ---- the README in two languages
+
+
+def parts(file: str) -> dict[str, Any]:
+    """What must be equal in both."""
+    text = (ROOT / file).read_text(encoding="utf-8").replace("README.zh.md", "README.md")  # each names the other
+    prose = BLOCK.sub("", text)
+    return {
+        "headings": [len(marks) for marks in re.findall(r"^(#+) ", prose, re.MULTILINE)],
+        "blocks": BLOCK.findall(text),
+        "links": sorted(re.findall(r"\]\(([^)]+)\)", prose)),
+        "code": sorted(re.findall(r"`[^`]+`", prose)),
+        "figures": sorted(re.findall(r"\d[\d,.]*\d|\d", re.sub(r"`[^`]+`|\]\([^)]+\)", "", prose))),
+        "bullets": len(re.findall(r"^- ", prose, re.MULTILINE)),
+        "rows": len(re.findall(r"^\|", prose, re.MULTILINE)),
+    }
+
+
+@pytest.mark.parametrize("part", parts("README.md"))
+def test_both_readmes_say_the_same(part: str) -> None:
+    assert parts("README.zh.md")[part] == parts("README.md")[part]

@@ -1,0 +1,366 @@
+"""The gateway lets in who may, and only what is right; everybody else is told why, noted once, and harms nobody."""
+
+import contextlib
+import re
+import threading
+import time
+
+import grpc
+import numpy as np
+import pytest
+from through_grpc import (
+    LAYOUT,
+    NBYTES,
+    PATIENCE,
+    gateway,
+    hello,
+    honest,
+    make_certificate,
+    ready,
+    talk_raw,
+    unroll_message,
+)
+
+from pronk.layout import UnrollLayout
+from pronk.transport import Closed
+from pronk.transport.frames import METHOD, Kind, pack, pack_talk
+from pronk.transport.grpc_actor import Connection, GrpcActorPort, Lost
+from pronk.transport.security import Pass
+from pronk.types import ActionSpec, ArraySpec, EnvSpec, Parameters, UserError, unroll_specs
+
+codes = grpc.StatusCode
+
+
+def until(condition, what="it"):
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline, f"waited for {what}"
+        time.sleep(0.01)
+
+
+def send(port, value=0.0, version=0):
+    with port.unroll() as unroll:
+        honest(unroll, version, value)
+
+
+def send_several(port):
+    for _ in range(3):
+        send(port)
+
+
+def take(served, count=1):
+    until(lambda: served.port.waiting >= count, f"{count} unrolls")
+    with served.port.unrolls(count) as unrolls:
+        return [float(unroll.observation["view"][0, 0, 0]) for unroll in unrolls]
+
+
+@pytest.fixture(scope="module")
+def served():
+    with gateway(LAYOUT) as served:
+        yield served
+
+
+@pytest.fixture(scope="module")
+def good(served):
+    """An actor that plays all the while."""
+    return served.join()
+
+
+# Everything that a stranger can get wrong once the conversation has begun, and what he is told.
+WRONG = {
+    "no hello": ([ready()], codes.INVALID_ARGUMENT, "READY came where HELLO was due"),
+    "unroll at once": ([unroll_message()], codes.INVALID_ARGUMENT, "UNROLL came where HELLO was due"),
+    "random bytes": ([np.random.default_rng(1).bytes(500)], codes.INVALID_ARGUMENT, "does not begin like a frame"),
+    "nothing": ([b""], codes.INVALID_ARGUMENT, "0 bytes is no frame"),
+    "unknown kind": ([pack(Kind.HELLO).replace(b"\x01", b"\x63", 1)], codes.INVALID_ARGUMENT, "kind 99"),
+    "no JSON": ([pack(Kind.HELLO, b"\x80\x04")], codes.INVALID_ARGUMENT, "does not hold JSON"),
+    "protocol": ([hello(protocol=99)], codes.FAILED_PRECONDITION, "speaks protocol 1, the actor 99"),
+    "layout": (
+        [hello(), pack_talk(Kind.READY, {"layout": "0" * 16})],
+        codes.FAILED_PRECONDITION,
+        "another layout",
+    ),
+    "truncated": ([hello(), ready(), unroll_message()[:-1]], codes.INVALID_ARGUMENT, "bytes where"),
+    "another size": (
+        [hello(), ready(), pack(Kind.UNROLL, bytes(LAYOUT.nbytes - 64))],
+        codes.INVALID_ARGUMENT,
+        "bytes where",
+    ),
+    "oversized": (
+        [hello(), ready(), unroll_message() + bytes(1 << 20)],
+        codes.RESOURCE_EXHAUSTED,
+        "larger than max",
+    ),
+    "oversized talk": ([hello(), pack(Kind.READY, bytes(1 << 20))], codes.RESOURCE_EXHAUSTED, "larger than max"),
+    "compressed with nothing known": (
+        [hello(), ready(), pack(Kind.UNROLL, b"x", 0, encoding=9, nbytes=LAYOUT.nbytes)],
+        codes.INVALID_ARGUMENT,
+        "unknown compression 9",
+    ),
+    "replayed": (
+        [hello(), ready(), unroll_message(0), unroll_message(0)],
+        codes.INVALID_ARGUMENT,
+        "number 0 came where 1 was due",
+    ),
+    "out of order": (
+        [hello(), ready(), unroll_message(1), unroll_message(0)],
+        codes.INVALID_ARGUMENT,
+        "number 1 came where 0 was due",
+    ),
+    "without credit": (
+        [hello(), ready(), *(unroll_message(number) for number in range(5))],
+        codes.INVALID_ARGUMENT,
+        "without credit",
+    ),
+    "action": ([hello(), ready(), unroll_message(action=3)], codes.INVALID_ARGUMENT, "action holds a label"),
+    "not finite": ([hello(), ready(), unroll_message(reward=np.nan)], codes.INVALID_ARGUMENT, "reward holds"),
+    "version": ([hello(), ready(), unroll_message(version=9999)], codes.INVALID_ARGUMENT, "version holds"),
+    "hello twice": ([hello(), ready(), hello()], codes.INVALID_ARGUMENT, "HELLO came where LEAVE was due"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_a_bad_client_is_told_why_and_the_others_go_on(case, served, good):
+    messages, code, reason = WRONG[case]
+    before = served.port.delivered(good.connection.welcome["actor"])
+    for _ in range(2):
+        told = talk_raw(served, messages)
+        assert told[0] is code, told
+        assert reason in told[1]
+    send(good, value=7.0)
+    until(lambda: served.port.waiting and served.port.delivered(good.connection.welcome["actor"]) > before)
+    arrived = take(served, served.port.waiting)
+    whole = {"replayed": 2, "without credit": 4}.get(case, 0)  # what was right before it went wrong
+    assert sorted(arrived) == sorted([7.0] + [0.0] * whole)
+
+
+def without_numbers(line):
+    return re.sub(r"[\d,]+", "#", line)
+
+
+def test_each_reason_is_noted_once(served, good):
+    log = "".join(served.log)
+    for _, code, reason in WRONG.values():
+        if code is not codes.RESOURCE_EXHAUSTED:  # gRPC itself cuts these off; the log has it as the end of an actor
+            reason = without_numbers(reason)  # other numbers do not make it another reason
+            noted = [line for line in map(without_numbers, served.log) if reason in line and "refused" in line]
+            assert len(noted) == 1, (reason, log)
+    assert "cut off for a message larger than an unroll" in log
+
+
+def test_a_token_is_wanted_where_there_is_one(capfd):
+    with gateway(shown=Pass("right")) as served:
+        for _ in range(3):
+            assert talk_raw(served, [hello()], "wrong") == (codes.UNAUTHENTICATED, "the token is not the learner's")
+            assert talk_raw(served, [hello()])[0] is codes.UNAUTHENTICATED
+        with pytest.raises(UserError, match="the token is not the learner's"):
+            served.connect(token="wrong")
+        send(served.join())
+        take(served)
+    log = "".join(served.log)
+    assert log.count("the token is not the learner's") == 1
+    assert log.count("none was shown") == 1
+    assert "right" not in log + "".join(capfd.readouterr())
+
+
+def test_only_the_learners_own_may_say_who_they_are():
+    with gateway(first_index=3) as served:
+        assert Connection(served.address, Pass(), 8.0, {"actor": 1, "life": 5}).welcome["actor"] == 3
+        own = Connection(served.address, Pass("inner"), 8.0, {"actor": 1, "life": 5}).welcome
+        assert (own["actor"], own["life"]) == (1, 5)
+    with gateway(open=False) as served:
+        assert talk_raw(served, [hello()])[0] is codes.UNAUTHENTICATED
+        assert talk_raw(served, [hello(actor=0, life=0), pack_talk(Kind.LEAVE, {"why": "x"})], "inner")[0] is codes.OK
+
+
+def test_tls_wants_the_right_certificates(tmp_path):
+    learner, other = make_certificate(tmp_path), make_certificate(tmp_path, "other")
+    certificate, key = learner.certificate.read_bytes(), learner.private_key.read_bytes()
+    with gateway(shown=Pass("right", certificate, key)) as served:
+        with pytest.raises(UserError, match="not signed by an authority that is trusted here"):
+            Connection(served.address, Pass("right", authority=other.certificate.read_bytes()), 8.0)
+        with pytest.raises(Lost, match="does the learner want TLS"):
+            Connection(served.address, Pass("right"), 8.0)
+        send(served.join())
+        assert take(served) == [0.0]
+    with gateway() as served, pytest.raises(UserError, match="does not speak TLS"):
+        Connection(served.address, Pass(authority=certificate), 8.0)
+
+
+def test_actors_may_have_to_show_certificates(tmp_path):
+    learner, authority = make_certificate(tmp_path), make_certificate(tmp_path, "authority")
+    actor = make_certificate(tmp_path, "actor", signed_by=authority)
+    certificate = learner.certificate.read_bytes()
+    shown = Pass(None, certificate, learner.private_key.read_bytes(), authority.certificate.read_bytes())
+    with gateway(shown=shown) as served:
+        with pytest.raises((Lost, UserError)):
+            Connection(served.address, Pass(authority=certificate), 8.0)
+        mine = Pass(None, actor.certificate.read_bytes(), actor.private_key.read_bytes(), certificate)
+        assert Connection(served.address, mine, 8.0).welcome["learner"] == "test"
+
+
+def test_there_is_room_for_so_many_and_again_when_one_has_left():
+    with gateway(max_actors=2) as served:
+        first, second = served.join(), served.join()
+        with pytest.raises(Lost, match=r"has its 2 actors already \(transport.max_actors\)"):
+            served.connect()
+        first.connection.close("enough")
+        until(lambda: any("enough" in line for line in served.log))
+        third = served.join()
+        assert third.connection.welcome["actor"] == first.connection.welcome["actor"]
+        assert third.connection.welcome["life"] == 1
+        for port in (second, third):
+            send(port)
+        assert len(take(served, 2)) == 2
+
+
+def test_who_says_nothing_has_to_go(monkeypatch):
+    monkeypatch.setattr("pronk.transport.session.HELLO_SECONDS", 0.5)
+    with gateway(timeout_seconds=0.5) as served:
+        stop = threading.Event()
+
+        def later(*messages):
+            yield from messages
+            stop.wait(PATIENCE)
+
+        channel = grpc.insecure_channel(served.address)
+        for messages, reason in [
+            ([], "no HELLO"),
+            ([hello()], "not ready"),
+            ([hello(), ready()], "no unroll for 0.5 s"),
+        ]:
+            call = channel.stream_stream(METHOD, None, None)(later(*messages))
+            with pytest.raises(grpc.RpcError) as error:
+                list(call)
+            assert error.value.code() is codes.DEADLINE_EXCEEDED
+            assert reason in error.value.details()
+        stop.set()
+        channel.close()
+        until(lambda: len([line for line in served.log if "refused" in line]) == 3)
+
+
+def test_an_actor_that_waits_for_the_learner_is_not_silent():
+    with gateway(timeout_seconds=1.0) as served:
+        port = served.join()
+        send(port, 1.0)
+        send(port, 2.0)
+        time.sleep(2.0)
+        assert take(served, 2) == [1.0, 2.0]
+        send(port, 3.0)
+        assert take(served) == [3.0]
+
+
+def test_a_slow_reader_makes_only_itself_wait(monkeypatch):
+    monkeypatch.setattr("pronk.transport.session.WRITE_SECONDS", 4.0)
+    nbytes = 8_000_000
+    with gateway(nbytes=nbytes) as served:
+        good = GrpcActorPort(served.connect(), LAYOUT, nbytes)
+        channel = grpc.insecure_channel(served.address, [("grpc.max_receive_message_length", -1)])
+        stop = threading.Event()
+
+        def asks():
+            yield from [hello(), ready(), pack(Kind.PULL)]
+            stop.wait(PATIENCE)
+
+        lazy = channel.stream_stream(METHOD, None, None)(asks())  # and never reads
+        for round_ in range(5):
+            send(good, round_)
+            assert take(served) == [round_]
+            good.parameters()
+        until(lambda: any("took no frame" in line for line in served.log), "the slow reader's end")
+        stop.set()
+        lazy.cancel()
+        channel.close()
+        send(good)
+        assert take(served) == [0.0]
+
+
+def test_credit_comes_back_when_the_learner_is_done_and_not_before():
+    with gateway(slots=2) as served:
+        port, sent = served.join(), []
+
+        def play():
+            for value in range(5):
+                send(port, value)
+                sent.append(value)
+
+        thread = threading.Thread(target=play, daemon=True)
+        thread.start()
+        until(lambda: served.port.waiting == 2)
+        time.sleep(0.2)
+        assert sent == [0, 1]
+        with served.port.unrolls(1):
+            time.sleep(0.2)
+            assert sent == [0, 1]
+        until(lambda: sent == [0, 1, 2])
+        assert take(served, 2) == [1.0, 2.0]
+        assert take(served, 2) == [3.0, 4.0]
+        thread.join(PATIENCE)
+
+
+def test_actors_that_come_and_go_faster_than_the_learner_takes_wait_for_a_slot():
+    with gateway(slots=1, max_actors=1) as served:
+        first = served.join()
+        send(first, 1.0)
+        until(lambda: served.port.waiting == 1)
+        first.connection.close("bye")
+        until(lambda: any("bye" in line for line in served.log))
+        second = served.join()
+        send(second, 2.0)  # there is credit, but the one slot is the learner's
+        time.sleep(0.3)
+        assert take(served) == [1.0]
+        assert take(served) == [2.0]
+
+
+def test_what_an_actor_sent_before_its_end_arrives():
+    with gateway() as served:
+        port = served.join()
+        send(port, 1.0)
+        until(lambda: served.port.waiting == 1)
+        port.connection.close()
+        until(lambda: served.events[-1].get("left"))
+        assert take(served) == [1.0]
+
+
+def test_a_good_end_is_told_and_a_bad_one_leaves_hope():
+    with gateway() as served:
+        port = served.join()
+        send(port)
+        take(served)
+    with pytest.raises(Closed):
+        send_several(port)
+    assert port.connection.finished
+    with contextlib.suppress(ZeroDivisionError), gateway() as served:
+        port = served.join()
+        send(port)
+        take(served)
+        raise ZeroDivisionError
+    with pytest.raises(Closed):
+        send_several(port)
+    assert not port.connection.finished
+    assert isinstance(port.connection.reason(), Lost)
+
+
+@pytest.mark.parametrize(("compression", "dtype"), [("lz4", "bfloat16"), ("zstd", "float16"), ("none", "float32")])
+def test_what_is_made_smaller_for_the_way_arrives_the_same(compression, dtype):
+    welcome = {"compression": compression, "learner": "test"}
+    weights = np.linspace(-1, 1, NBYTES // 4, dtype=np.float32)
+    layout = UnrollLayout(
+        unroll_specs(EnvSpec(ArraySpec((84, 84, 4), "uint8"), ActionSpec((), (3,))), {}, length=20, envs=1)
+    )
+    with gateway(layout, welcome=welcome, parameters_dtype=dtype) as served:
+        port = served.join(layout)
+        served.port.publish(Parameters(5, weights.view(np.uint8)))
+        got = port.parameters()
+        assert got.version == 5
+        assert np.allclose(got.block.view(np.float32), weights, rtol=2**-8, atol=1e-6)
+        noise = np.random.default_rng(1).integers(256, size=(21, 1, 84, 84, 4), dtype=np.uint8)
+        for frame in (noise, np.full_like(noise, 7)):  # what cannot be compressed, and what can
+            with port.unroll() as unroll:
+                unroll.observation[...] = frame
+                unroll.version[...] = 5
+                unroll.episode_return[...] = np.nan
+            until(lambda: served.port.waiting)
+            with served.port.unrolls(1) as [arrived]:
+                assert np.array_equal(arrived.observation, frame)
+                assert (arrived.version == 5).all()

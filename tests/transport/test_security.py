@@ -1,0 +1,119 @@
+"""Where a learner may listen, what an actor shows, and that no token is ever seen."""
+
+import socket
+
+import pytest
+from through_grpc import make_certificate
+
+from pronk.config import load_config
+from pronk.transport.security import (
+    Pass,
+    actor_pass,
+    check_gateway,
+    learner_pass,
+    read_token,
+    same_token,
+    split_address,
+)
+from pronk.types import UserError
+
+
+def transport(*overrides):
+    return load_config("cartpole", list(overrides)).transport
+
+
+@pytest.fixture(autouse=True)
+def no_token(monkeypatch):
+    monkeypatch.delenv("PRONK_TOKEN", raising=False)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    return make_certificate(tmp_path_factory.mktemp("certificate"))
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:0", "localhost:5050", "127.9.9.9:1", '"[::1]:5050"'])
+def test_this_machine_needs_nothing(address):
+    assert learner_pass(transport(f"transport.address={address}")) == (Pass(), [])
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0:5050", "10.0.0.1:5050", "example.org:5050", '"[::]:5050"'])
+def test_any_other_address_needs_tls_and_a_token(address, made, tmp_path):
+    (tmp_path / "token").write_text("secret\n")
+    here = f"transport.address={address}"
+    tls = [f"transport.certificate={made.certificate}", f"transport.private_key={made.private_key}"]
+    token = f"transport.token_file={tmp_path / 'token'}"
+    for some, lacking in [([], "TLS.*and.*token"), (tls, "token"), ([token], "TLS")]:
+        with pytest.raises(UserError, match=rf"needs .*{lacking}.*transport.insecure=true"):
+            learner_pass(transport(here, *some))
+    shown, warnings = learner_pass(transport(here, *tls, token))
+    assert (shown.token, shown.tls, warnings) == ("secret", True, [])
+    _, warnings = learner_pass(transport(here, "transport.insecure=true"))
+    assert len(warnings) == 1
+    assert "insecure" in warnings[0]
+
+
+def test_the_environment_may_hold_the_token(monkeypatch, tmp_path):
+    monkeypatch.setenv("PRONK_TOKEN", "from the environment")
+    assert read_token(None, "transport.token_file") == "from the environment"
+    (tmp_path / "token").write_text("  from the file\n")
+    assert read_token(str(tmp_path / "token"), "transport.token_file") == "from the file"
+
+
+@pytest.mark.parametrize("content", ["", "two\nlines", "ünï", "x" * 2000])
+def test_what_is_no_token_is_refused_without_showing_it(content, tmp_path):
+    (tmp_path / "token").write_text(content)
+    with pytest.raises(UserError, match=r"transport\.token_file") as error:
+        read_token(str(tmp_path / "token"), "transport.token_file")
+    assert not content or content not in str(error.value)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(UserError, match=r"transport\.certificate: cannot read .*nothing\.pem: No such file"):
+        learner_pass(
+            transport(
+                "transport.address=127.0.0.1:0",
+                f"transport.certificate={tmp_path}/nothing.pem",
+                f"transport.private_key={tmp_path}/nothing.pem",
+            )
+        )
+
+
+@pytest.mark.parametrize("key", ["certificate", "private_key"])
+def test_certificate_and_key_belong_together(key, made):
+    with pytest.raises(UserError, match="belong together"):
+        learner_pass(transport("transport.address=127.0.0.1:0", f"transport.{key}={made.certificate}"))
+
+
+def test_a_used_address_is_said_before_anything_starts():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        with pytest.raises(UserError, match=r"transport\.address: cannot listen on 127\.0\.0\.1:\d+: Address already"):
+            check_gateway(transport(f"transport.address=127.0.0.1:{taken.getsockname()[1]}"))
+
+
+@pytest.mark.parametrize("address", ["", "5050", "host", "host:", ":5050", "host:x", "host:70000", "::1:5050"])
+def test_what_is_no_address_is_refused(address):
+    with pytest.raises(UserError, match="HOST:PORT"):
+        split_address(address)
+
+
+def test_an_actor_speaks_tls_to_other_machines_unless_told_otherwise(made):
+    assert not actor_pass("127.0.0.1:5050").tls
+    assert actor_pass("127.0.0.1:5050", ca=made.certificate).tls
+    assert actor_pass("10.0.0.1:5050").tls
+    assert not actor_pass("10.0.0.1:5050", insecure=True).tls
+    with pytest.raises(UserError, match="--insecure and --ca"):
+        actor_pass("10.0.0.1:5050", ca=made.certificate, insecure=True)
+    with pytest.raises(UserError, match="which port"):
+        actor_pass("10.0.0.1:0")
+
+
+def test_tokens_are_compared_whole():
+    assert same_token("secret", "secret")
+    assert same_token(b"secret", "secret")
+    for other in ("", "secre", "secrets", "Secret", "s\udcffcret", None):
+        assert not same_token(other, "secret")
+
+
+def test_no_representation_shows_a_secret():
+    assert "secret" not in repr(Pass("secret", b"secret", b"secret", b"secret"))
