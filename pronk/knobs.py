@@ -293,8 +293,8 @@ class TransportConfig(Section):
     """Between the learner and its own actors. `local`: everything in one process and one thread, deterministic bit for
     bit. `grpc`: over this machine's network, as actors of other machines do."""
     address: str | None = None
-    """HOST:PORT where `pronk actor HOST:PORT` can join from anywhere and at any time; port 0 takes a free one. null:
-    nowhere. See docs/cluster.md."""
+    """HOST:PORT where `pronk actor HOST:PORT` can join from anywhere and at any time; port 0 takes a free one. Further
+    learners of a machine take the ports after it. null: nowhere. See docs/cluster.md."""
     insecure: bool = False
     """Listen on an address that other machines reach without TLS or without a token."""
     certificate: str | None = None

@@ -102,7 +102,7 @@ class GatewayLauncher:
         self._started_at = self._due = 0.0
         self.crowd = Crowd(play)
         self._log = play.logs / "gateway.log"
-        self._address_file = play.logs.parent / "address"
+        self._address_file = (play.logs if play.config.learners.rank else play.logs.parent) / "address"
 
     def __enter__(self) -> GatewayLauncher:
         return self

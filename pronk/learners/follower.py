@@ -108,7 +108,8 @@ class Follower(Member):
 
     def look(self) -> None:
         """See `Group`."""
-        self._listen(0.0)
+        if not self._left:
+            self._listen(0.0)
 
     def meet(self, share: Share, interrupts: Interrupts) -> Share:
         """See `Group`. Learner 0 may have said "go" already, so an interrupt only asks it to end the run."""

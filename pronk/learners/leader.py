@@ -148,7 +148,8 @@ class Leader(Member):
 
     def look(self) -> None:
         """See `Group`."""
-        self._listen(0.0)
+        if not self._left:
+            self._listen(0.0)
 
     def meet(self, share: Share, interrupts: Interrupts) -> Share:
         """See `Group`."""

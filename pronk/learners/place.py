@@ -108,6 +108,7 @@ def part_of(config: Config, place: Place) -> Config:
     tree = config.model_dump()
     assign(tree, "learners", {"count": place.count, "rank": place.rank})
     assign(tree, "actors.count", dealt)
+    assign(tree, "transport.address", port_of_its_own(config.transport.address, place.rank_here))
     assign(tree, "evaluation.enabled", config.evaluation.enabled and place.rank == 0)
     assign(tree, "learner.threads", threads if config.learner.threads == "auto" else config.learner.threads)
     return validate(tree).resolved()
@@ -120,10 +121,17 @@ def whole_run(config: Config, place: Place) -> Config:
     assign(tree, "learners", {"count": config.learners.count})
     if place.count > 1:
         assign(tree, "actors.count", config.actors.count)
+        assign(tree, "transport.address", config.transport.address)
         assign(tree, "learner.threads", config.learner.threads)
     return validate(tree)
 
 
 def deal(things: int, among: int, index: int) -> int:
-    """As evenly as possible, and everybody gets at least one."""
-    return max(1, things // among + (index < things % among))
+    """As evenly as possible, and everybody gets at least one, if there are any."""
+    return max(min(1, things), things // among + (index < things % among))
+
+
+def port_of_its_own(address: str | None, index: int) -> str | None:
+    """Where actors join the `index`-th learner of this machine: one port further for each."""
+    host, _, port = (address or "").rpartition(":")
+    return f"{host}:{int(port) + index}" if port.isdigit() and int(port) else address

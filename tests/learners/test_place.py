@@ -93,6 +93,18 @@ def test_every_learner_has_at_least_one_actor():
     assert [part_of(config, Place(rank, 2, rank, 2)).actors.count for rank in range(2)] == [1, 1]
 
 
+def test_actors_of_other_machines_join_every_learner_at_a_port_of_its_own():
+    config = load_config("catch", ["learners=2", "actors.count=0", "transport.address=0.0.0.0:5050"])
+    parts = [part_of(config, Place(rank, 2, rank, 2)) for rank in range(2)]
+    assert [part.actors.count for part in parts] == [0, 0]
+    assert [part.transport.address for part in parts] == ["0.0.0.0:5050", "0.0.0.0:5051"]
+    assert whole_run(config, Place(0, 2, 0, 2)).transport.address == "0.0.0.0:5050"
+    elsewhere = part_of(config, Place(1, 2, 0, 1, "here", 1))
+    assert elsewhere.transport.address == "0.0.0.0:5050", "another machine has all its ports"
+    free = config.replace({"transport.address": "127.0.0.1:0"})
+    assert part_of(free, Place(1, 2, 1, 2)).transport.address == "127.0.0.1:0"
+
+
 def test_auto_shares_this_machine():
     config = load_config("catch", ["learners=4", "learner.batch_size=32"])
     parts = [part_of(config, Place(rank, 4, rank % 2, 2)) for rank in range(4)]
