@@ -21,6 +21,7 @@ from pronk.knobs import (
     CheckpointConfig,
     EnvConfig,
     EvaluationConfig,
+    LaunchConfig,
     LearnerConfig,
     LearnersConfig,
     LossConfig,
@@ -48,6 +49,7 @@ class Config(Section):
     learner: LearnerConfig = LearnerConfig()
     learners: LearnersConfig = LearnersConfig()
     transport: TransportConfig = TransportConfig()
+    launch: LaunchConfig = LaunchConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     run: RunConfig = RunConfig()
@@ -212,7 +214,7 @@ def merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
 
 # What `section=value` means: `transport=local` is short for `transport.name=local`.
 SHORTHAND = {
-    **dict.fromkeys(["network", "loss", "optimiser", "transport"], "name"),
+    **dict.fromkeys(["network", "loss", "optimiser", "transport", "launch"], "name"),
     **{"env": "id", "learners": "count", "evaluation": "enabled"},
 }
 

@@ -286,6 +286,23 @@ class RunConfig(Section):
     `module:attribute` of your own."""
 
 
+class LaunchConfig(Section):
+    """Where the learners and actors run."""
+
+    name: Literal["local", "ray"] = "local"
+    """`local`: on this machine. `ray`: where a Ray cluster has room for them; needs `pip install pronk[ray]`. For a
+    list of machines over SSH there is `pronk launch`."""
+    address: str | None = None
+    """Of the Ray cluster: `auto` for the one that this machine belongs to, or HOST:PORT. null: the one that is running
+    here or that RAY_ADDRESS names, else a new one on this machine."""
+    learner_cpus: PositiveFloat = 1.0
+    """Cores that Ray sets aside for each learner; also its threads, if learner.threads is `auto`."""
+    learner_gpus: NonNegative | Auto = "auto"
+    """For each learner. `auto`: one where the cluster has enough, unless learner.device says `cpu`."""
+    actor_cpus: PositiveFloat = 1.0
+    """For each actor. With actors.count=auto there are as many actors as the cluster has room for at any time."""
+
+
 class TransportConfig(Section):
     """How unrolls and parameters travel."""
 

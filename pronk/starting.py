@@ -50,6 +50,8 @@ def train(
     """
     if not isinstance(config, Config):
         config = load_config(config)
+    if config.launch.name == "ray":
+        return concluded(elsewhere(config, run_dir, name, resume, display, say))
     place = find_place(config.learners)
     if place.rank > 0:
         return follow(place, say)
@@ -74,6 +76,16 @@ def train(
     if config.run.video:
         film_final(run.path, say)
     return summary
+
+
+def elsewhere(
+    config: Config, run_dir: str | Path | None, name: str | None, resume: bool, display: Sink | None, say: Say
+) -> dict[str, Any]:
+    """Train on a cluster; this process only looks on."""
+    from pronk.fleet.ray_cluster import train_on_ray
+
+    path = Path(run_dir) if run_dir is not None else None
+    return train_on_ray(config, run_dir=path, name=name or config.env.id, resume=resume, display=display, say=say)
 
 
 def follow(place: Place, say: Say) -> dict[str, Any]:

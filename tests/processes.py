@@ -46,14 +46,23 @@ class Training:
     """`pronk train`; leaving the block leaves nothing running, whatever happened."""
 
     def __init__(
-        self, path: Path, *arguments: str, command: str = "train", within: tuple[str, ...] = (), **environment: str
+        self,
+        path: Path,
+        *arguments: str,
+        command: str = "train",
+        within: tuple[str, ...] = (),
+        relative: bool = False,
+        **environment: str,
     ) -> None:
+        """`relative`: it works in the run directory's parent, and is given its bare name."""
         self.path = path
+        given = path.name if relative else str(path)
         self._left_before = left_in_shared_memory()
         self._output = path.with_name(path.name + ".out"), path.with_name(path.name + ".err")
         with open(self._output[0], "wb") as out, open(self._output[1], "wb") as err:
             self._process = subprocess.Popen(
-                [*within, sys.executable, "-m", "pronk", command, *arguments, "--run-dir", str(path)],
+                [*within, sys.executable, "-m", "pronk", command, *arguments, "--run-dir", given],
+                cwd=path.parent if relative else None,
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,

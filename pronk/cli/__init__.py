@@ -7,6 +7,8 @@ A command imports what it needs when it is called, so that `pronk --help` is ins
 import pronk.cli.train
 import pronk.cli.learner
 import pronk.cli.actor
+import pronk.cli.launch
+import pronk.cli.attend
 import pronk.cli.evaluate
 import pronk.cli.watch
 import pronk.cli.runs

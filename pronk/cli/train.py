@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,12 +12,13 @@ import typer
 from rich.text import Text
 
 from pronk.cli.shell import Overrides, Source, app, out, warn
-from pronk.config import load_config
+from pronk.config import Config, load_config
 from pronk.interrupts import INTERRUPTED
 from pronk.types import UserError
 
 if TYPE_CHECKING:
     from pronk.learners import Place
+    from pronk.sinks.console import Display, PlainLines
 
 
 class Task(enum.StrEnum):
@@ -62,42 +64,59 @@ def train(
     `learners.count=2` trains with two learners that act as one.
     Ctrl-C writes a checkpoint and ends; `pronk train RUN --resume` goes on from it.
     """
-    from pronk.checkpoint import find_run, plain_name
     from pronk.learners import find_place, place_in
-    from pronk.sinks.console import Display, PlainLines
 
     changes = [*(overrides or []), *([f"run.seed={seed}"] if seed is not None else [])]
     if task == Task.EVALUATE:
         return evaluate_newest(source, changes, run_dir)
     if evaluate or task == Task.TRAIN_WITH_EVALUATE:
         changes.append("evaluation.enabled=true")
-    title = plain_name(Path(source).name)
     if resume:
         follow_if_further(place_in(changes))  # before looking for the run, which learner 0 alone may have
-        run = find_run(str(run_dir or source))
-        run_dir, title = run.path, run.path.name
-        config = load_config(run.config, changes)  # its own configuration counts, with the changes on top
-    else:
-        config = load_config(source, changes)
+    config, title, run_dir = plan_of(source, changes, None, resume, run_dir)
+    if not resume:
         follow_if_further(find_place(config.learners))
-    display: Display | PlainLines | None = None
-    if not quiet and out.is_terminal:
-        display = Display(title, config.run.total_steps, config.run.stop_return, out)
-    elif not quiet:
-        display = PlainLines(title, config.run.total_steps, out)
-    # A warning beside a live display has to go through the display's own console.
-    say = (lambda message: warn(message, out)) if isinstance(display, Display) else warn
+    display, say = display_for(title, config, quiet)
     from pronk.starting import TrainingInterrupted
     from pronk.starting import train as run_training
 
-    code = 0
     try:
         summary = run_training(config, run_dir=run_dir, name=title, resume=resume, display=display, say=say)
     except TrainingInterrupted as interrupted:
-        summary, code = interrupted.summary, INTERRUPTED
+        summary = interrupted.summary
+    end_with(summary, quiet)
+
+
+def plan_of(
+    source: str, overrides: list[str] | None, seed: int | None, resume: bool, run_dir: Path | None
+) -> tuple[Config, str, Path | None]:
+    """What to train, what to call it, and where."""
+    from pronk.checkpoint import find_run, plain_name
+
+    changes = [*(overrides or []), *([f"run.seed={seed}"] if seed is not None else [])]
+    if not resume:
+        return load_config(source, changes), plain_name(Path(source).name), run_dir
+    run = find_run(str(run_dir or source))
+    return load_config(run.config, changes), run.path.name, run.path  # its own configuration, with changes on top
+
+
+def display_for(title: str, config: Config, quiet: bool) -> tuple[Display | PlainLines | None, Callable[[str], None]]:
+    """What shows the progress, and how to say something beside it."""
+    from pronk.sinks.console import Display, PlainLines
+
+    if quiet:
+        return None, warn
+    if not out.is_terminal:
+        return PlainLines(title, config.run.total_steps, out), warn
+    # A warning beside a live display has to go through the display's own console.
+    return Display(title, config.run.total_steps, config.run.stop_return, out), lambda message: warn(message, out)
+
+
+def end_with(summary: dict[str, Any], quiet: bool) -> None:
+    """Say how it ended, and exit."""
     if not quiet:
         show_summary(summary)
-    raise typer.Exit(code)
+    raise typer.Exit(INTERRUPTED if summary["outcome"] == "interrupted" else 0)
 
 
 def follow_if_further(place: Place) -> None:

@@ -117,6 +117,7 @@ class GatewayLauncher:
 
     def start(self) -> None:
         """Until it listens."""
+        self._address_file.unlink(missing_ok=True)  # of a learner that was killed
         self._start()
         deadline = time.monotonic() + START_SECONDS
         while not self._address_file.exists():

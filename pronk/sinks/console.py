@@ -23,7 +23,7 @@ class Display:
         self._title, self._total, self._goal = title, total_steps, goal
         self._returns: list[float] = []
         self._line: dict[str, Any] | None = None
-        self._evaluation = ""
+        self._notes: dict[str, str] = {}
         # No refreshing thread: it is redrawn when a line comes.
         self._live = Live(console=console, auto_refresh=False, transient=False)
 
@@ -44,7 +44,11 @@ class Display:
 
     def evaluated(self, line: dict[str, Any]) -> None:
         """Redraw with the newest evaluation."""
-        self._evaluation = evaluation(line)
+        self.note("evaluated", evaluation(line))
+
+    def note(self, name: str, text: str) -> None:
+        """Redraw with one more row, or a new text in its row."""
+        self._notes[name] = text
         if self._line is not None:
             self._live.update(self._picture(self._line), refresh=True)
 
@@ -60,8 +64,8 @@ class Display:
         body.add_row("speed", f"{line['steps_per_second']:,.0f} steps/s, {line['updates']:,} updates")
         body.add_row("lag", f"{line['policy_lag'] or 0:.1f} updates, entropy {line['entropy'] or 0:.3f}")
         body.add_row("queue", f"{line['queue']:.0%} full: {who_waits(line)}")
-        if self._evaluation:
-            body.add_row("evaluated", Text(self._evaluation))
+        for name, text in self._notes.items():
+            body.add_row(name, Text(text))
         return Group(head, body)
 
 
@@ -93,7 +97,11 @@ class PlainLines:
 
     def evaluated(self, line: dict[str, Any]) -> None:
         """Always printed: there are few."""
-        self._console.print(f"{self._title}: evaluated: {evaluation(line)}", highlight=False, soft_wrap=True)
+        self.note("evaluated", evaluation(line))
+
+    def note(self, name: str, text: str) -> None:
+        """Always printed."""
+        self._console.print(f"{self._title}: {name}: {text}", highlight=False, soft_wrap=True)
 
 
 def evaluation(line: dict[str, Any]) -> str:

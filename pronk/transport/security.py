@@ -115,11 +115,11 @@ def read_token(path: str | Path | None, key: str) -> str | None:
 
 
 def read_file(path: str | Path | None, key: str) -> bytes | None:
-    """The content of a small file that the user named."""
+    """The content of a small file that the user named, with `~` and `$VARIABLES`."""
     if path is None:
         return None
     try:
-        return Path(path).expanduser().read_bytes()
+        return Path(os.path.expandvars(path)).expanduser().read_bytes()
     except OSError as error:
         raise UserError(f"{key}: cannot read {path}: {error.strerror}") from None
 

@@ -1,0 +1,60 @@
+"""`pronk launch`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pronk.cli.shell import Overrides, Source, app
+from pronk.cli.train import display_for, end_with, plan_of
+
+
+@app.command()
+def launch(
+    source: Source,
+    overrides: Overrides = None,
+    hosts: Annotated[
+        Path, typer.Option(metavar="FILE.csv", help="Columns role, host, port, user, key file, devices, count.")
+    ] = Path("hosts.csv"),
+    run_dir: Annotated[Path | None, typer.Option(help="Where to write [default: runs/NAME-DATE-TIME].")] = None,
+    seed: Annotated[int | None, typer.Option(help="Short for run.seed=N.")] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with a run: PRESET is its directory, its name, or `last`.")
+    ] = False,
+    program: Annotated[
+        str, typer.Option(metavar="COMMAND", help="How to start Pronk there, such as ~/pronk/.venv/bin/pronk.")
+    ] = "pronk",
+    remote_dir: Annotated[
+        str | None, typer.Option(metavar="DIR", help="Where to work there; it must exist [default: the user's home].")
+    ] = None,
+    ssh_config: Annotated[Path | None, typer.Option(metavar="FILE", help="For `ssh -F`.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing but errors.")] = False,
+) -> None:
+    """Train on the machines of a list, over SSH.
+
+    `pronk launch pong --hosts hosts.csv` starts the learners and actors that the file lists, brings back what dies, and
+    copies the run directory here while it grows. A row is `role,host,port,user,key file,devices,count`, such as
+    `learner,alpha,,,,0,1` or `actor,beta,2222,alice,~/.ssh/id_beta,,8`. Actors join learners in turn. Ctrl-C writes a
+    checkpoint and leaves nothing running there. Every machine needs Pronk and a way in without a password.
+    """
+    from pronk.fleet.hosts import read_hosts
+    from pronk.fleet.launching import launch as launch_fleet
+    from pronk.fleet.launching import ssh_posts
+
+    rows = read_hosts(hosts)
+    config, title, run_dir = plan_of(source, overrides, seed, resume, run_dir)
+    posts = {role: ssh_posts(rows, role, program, remote_dir, ssh_config) for role in ("learner", "actor")}
+    display, say = display_for(title, config, quiet)
+    summary = launch_fleet(
+        config,
+        posts["learner"],
+        posts["actor"],
+        run_dir=run_dir,
+        name=title,
+        resume=resume,
+        display=display,
+        say=(lambda message: None) if quiet else say,
+    )
+    end_with(summary, quiet)

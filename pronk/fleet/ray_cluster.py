@@ -1,0 +1,162 @@
+"""Attendants as Ray's actors: Ray finds each a machine with room for it, and tells when that machine is gone."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from pronk.config import Config
+from pronk.fleet.attendant import Attendant
+from pronk.fleet.base import Event, Job
+from pronk.fleet.launching import Say, launch
+from pronk.fleet.members import Post
+from pronk.named import import_extra
+from pronk.sinks import Sink
+from pronk.types import UserError
+
+LOOK_SECONDS = 2.0  # between two looks at how large the cluster is
+
+
+def train_on_ray(
+    config: Config, *, run_dir: Path | None, name: str, resume: bool, display: Sink | None, say: Say
+) -> dict[str, Any]:
+    """Train where the cluster has room; gives back what `summary.json` holds."""
+    import_extra("ray", "launch=ray", "ray")
+    with cluster(config.launch.address) as resources:
+        room = Room(config, resources)
+        if room.for_actors() < 1:
+            say(f"Ray has {resources().get('CPU', 0):g} cores, none for an actor beside the learners: waiting for more")
+        if config.learner.threads == "auto":
+            config = config.replace({"learner.threads": max(1, int(config.launch.learner_cpus))})
+        return launch(
+            config,
+            room.learners,
+            [],
+            run_dir=run_dir,
+            name=name,
+            resume=resume,
+            display=display,
+            say=say,
+            more=room.more,
+        )
+
+
+@contextlib.contextmanager
+def cluster(address: str | None) -> Iterator[Callable[[], dict[str, float]]]:
+    """Connected to the cluster; gives what asks for its resources. One that is new here ends with the block."""
+    import ray
+
+    ours = not ray.is_initialized()
+    if ours:
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # what a process without GPUs sees stays ours
+        try:
+            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+        except ConnectionError as error:
+            reason = str(error).splitlines()[0]
+            raise UserError(f"launch.address: no Ray cluster at {address or 'hand'}: {reason}") from None
+    try:
+        yield ray.cluster_resources
+    finally:
+        if ours:
+            ray.shutdown()
+
+
+class Room:
+    """What the cluster has room for."""
+
+    def __init__(self, config: Config, resources: Callable[[], dict[str, float]]) -> None:
+        self._settings, self._wanted, self._resources = config.launch, config.actors.count, resources
+        self._learners = 1 if config.learners.count == "auto" else config.learners.count
+        self._looked = -LOOK_SECONDS
+        gpus = self._settings.learner_gpus
+        if gpus == "auto":
+            enough = resources().get("GPU", 0) >= self._learners and config.learner.device != "cpu"
+            gpus = 1.0 if enough else 0.0
+        learner = {"num_cpus": self._settings.learner_cpus, "num_gpus": gpus}
+        self.learners = [Post("Ray", lambda: OnRay(learner, nearby=True)) for _ in range(self._learners)]
+
+    def for_actors(self) -> int:
+        """How many fit beside the learners, or how many are wanted."""
+        if self._wanted != "auto":
+            return self._wanted
+        left = self._resources().get("CPU", 0) - self._learners * self._settings.learner_cpus
+        return int(left / self._settings.actor_cpus)
+
+    def more(self, count: int) -> list[Post]:
+        """Posts beyond the `count` that there are. Machines that left keep theirs, for those that come."""
+        if time.monotonic() - self._looked < LOOK_SECONDS:
+            return []
+        self._looked = time.monotonic()
+        needs = {"num_cpus": self._settings.actor_cpus, "num_gpus": 0}
+        return [Post("Ray", lambda: OnRay(needs)) for _ in range(self.for_actors() - count)]
+
+
+class Attending(Attendant):
+    """The attendant inside one of Ray's workers."""
+
+    def here(self) -> Event:
+        """With the machine's address, which Ray alone knows."""
+        import ray
+
+        event = super().here()
+        event["here"]["host"] = ray.util.get_node_ip_address()
+        node = ray.get_runtime_context().get_node_id()
+        event["here"]["place"] = f"{event['here']['host']} ({node[:6]})"
+        return event
+
+
+class OnRay:
+    """One of Ray's actors per process."""
+
+    def __init__(self, needs: dict[str, float], nearby: bool = False) -> None:
+        """`nearby`: on this machine if there is room, where the run directory is."""
+        import ray
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        options: dict[str, Any] = {**needs, "max_restarts": 0}
+        if nearby:
+            node = ray.get_runtime_context().get_node_id()
+            options["scheduling_strategy"] = NodeAffinitySchedulingStrategy(node, soft=True)
+        remote: Any = ray.remote(Attending)
+        self._actor = remote.options(**options).remote(os.getcwd())
+        self._question = self._actor.here.remote()
+        self._ended = False
+
+    def start(self, job: Job) -> None:
+        """See `Attended`."""
+        self._actor.start.remote(job.plain())
+
+    def events(self) -> list[Event]:
+        """See `Attended`."""
+        import ray
+
+        if self._ended or not ray.wait([self._question], timeout=0)[0]:
+            return []
+        try:
+            answer = ray.get(self._question)
+        except ray.exceptions.RayError as error:
+            self._ended = True
+            return [{"lost": str(error).strip().splitlines()[0]}]
+        happened = answer if isinstance(answer, list) else [answer]
+        self._ended = any("exit" in event for event in happened)
+        if not self._ended:
+            self._question = self._actor.events.remote()
+        return happened
+
+    def stop(self) -> None:
+        """See `Attended`."""
+        self._actor.stop.remote()
+
+    def drop(self) -> None:
+        """See `Attended`. The process ends with its attendant."""
+        import ray
+
+        self._ended = True
+        with contextlib.suppress(Exception):
+            ray.kill(self._actor)

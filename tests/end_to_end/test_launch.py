@@ -1,0 +1,139 @@
+"""`pronk launch` over a real sshd on the loopback: three names for this machine are three hosts."""
+
+import contextlib
+import os
+import signal
+import sys
+
+import pytest
+from processes import Training, descendants_of, is_running, read_metrics, read_summary, wait_until
+from sshd import SSHD, running_sshd
+
+pytestmark = [
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(SSHD is None, reason="sshd is not installed"),
+]
+SMALL = ("actors.envs=16", "actors.unroll_length=20", "learner.batch_size=16", "actors.slots=1")
+ENDLESS = ("run.total_steps=1e9", "run.stop_return=null", "checkpoint.every_seconds=1")
+
+
+@pytest.fixture
+def hosts(tmp_path):
+    """One learner, three actors on two hosts."""
+    folder, there = tmp_path / "sshd", tmp_path / "there"
+    folder.mkdir()
+    there.mkdir()
+    with running_sshd(folder) as sshd:
+        rows = [("learner", "alpha", 1), ("actor", "beta", 1), ("actor", "gamma", 2)]
+        lines = [f"{role},{host},{sshd.port},{sshd.user},{sshd.key},,{count}" for role, host, count in rows]
+        (tmp_path / "hosts.csv").write_text("\n".join(["role,host,port,user,key file,devices,count", *lines, ""]))
+        yield Hosts(tmp_path, there, sshd)
+        wait_until(lambda: not descendants_of(sshd.process.pid), 60, "the end of everything on the hosts")
+
+
+class Hosts:
+    """What `pronk launch` is told."""
+
+    def __init__(self, folder, there, sshd):
+        self.folder, self.there, self.sshd = folder, there, sshd
+
+    def launch(self, *arguments, relative=True):
+        return Training(
+            self.folder / "run",
+            *arguments,
+            *("--hosts", str(self.folder / "hosts.csv"), "--ssh-config", str(self.sshd.config)),
+            *("--program", f"{sys.executable} -m pronk", "--remote-dir", str(self.there)),
+            command="launch",
+            relative=relative,
+        )
+
+    def running(self, command):
+        """Processes on the hosts that run `pronk COMMAND`."""
+        found = []
+        for process in descendants_of(self.sshd.process.pid):
+            with contextlib.suppress(OSError), open(f"/proc/{process.pid}/cmdline", "rb") as file:
+                words = file.read().decode().split("\0")
+                if "die_with_parent" in " ".join(words) and command in words:
+                    found.append(process)
+        return found
+
+
+def test_a_run_on_three_hosts_learns_and_ends(hosts):
+    with hosts.launch("catch", *SMALL) as launch:
+        assert launch.wait(300) == 0
+        launch.assert_nothing_left()
+    assert "actors: 3 of 3 up (beta 1, gamma 2)" in launch.out
+    assert "Solved." in launch.out
+    run = hosts.folder / "run"
+    assert read_summary(run)["outcome"] == "solved"
+    assert (hosts.there / "run").is_dir(), "the learner's own, of which ours is a copy"
+    assert read_metrics(run) == read_metrics(hosts.there / "run")
+    assert list((run / "checkpoints").glob("*.pt"))
+    logs = {path.stem: path.read_text() for path in (run / "logs" / "hosts").iterdir()}
+    assert set(logs) == {"learner-0", "actor-000", "actor-001", "actor-002"}
+    assert all("joined" in text for name, text in logs.items() if name != "learner-0")
+    config = (run / "config.yaml").read_text()
+    assert "PRIVATE KEY" not in config
+
+
+def test_what_dies_comes_back_and_ctrl_c_leaves_nothing(hosts):
+    with hosts.launch("catch", *SMALL, *ENDLESS) as launch:
+        launch.wait_until(lambda: len(hosts.running("actor")) == 3 and launch.metrics(), "the start", 120)
+        os.kill(hosts.running("actor")[0].pid, signal.SIGKILL)
+        launch.wait_until(lambda: "killed by signal 9" in launch.err, "that it says so", 60)
+        launch.wait_until(lambda: len(hosts.running("actor")) == 3, "that the actor is back", 120)
+        launch.wait_until(lambda: list((hosts.folder / "run/checkpoints").glob("*.pt")), "a checkpoint", 60)
+        before = launch.metrics()[-1]["env_steps"]
+        os.kill(hosts.running("learner")[0].pid, signal.SIGKILL)
+        launch.wait_until(lambda: "the learners start again from the newest checkpoint" in launch.err, "a word", 60)
+        launch.wait_until(lambda: launch.metrics()[-1]["env_steps"] > before + 5000, "that it goes on", 180)
+        everything = descendants_of(hosts.sshd.process.pid)
+        launch.send(signal.SIGINT)
+        assert launch.wait(120) == 130
+        launch.assert_nothing_left()
+        wait_until(lambda: not any(map(is_running, everything)), 10, "the end of everything on the hosts")
+    assert read_summary(hosts.folder / "run")["outcome"] == "interrupted"
+    assert "--resume" in launch.out
+
+
+def test_when_the_launcher_is_killed_the_hosts_tidy_up(hosts):
+    with hosts.launch("catch", *SMALL, *ENDLESS) as launch:
+        launch.wait_until(lambda: launch.metrics(), "the start", 120)
+        everything = descendants_of(hosts.sshd.process.pid)
+        launch.send(signal.SIGKILL)
+        wait_until(lambda: not any(map(is_running, everything)), 60, "the end of everything on the hosts")
+    assert read_summary(hosts.there / "run")["outcome"] == "interrupted"
+
+
+def test_machines_that_share_a_disk_share_the_run_directory(hosts):
+    with hosts.launch("catch", *SMALL, "run.total_steps=20000", relative=False) as launch:
+        assert launch.wait(300) == 0
+    assert read_summary(hosts.folder / "run")["env_steps"] >= 20000 or "Solved" in launch.out
+    assert (hosts.folder / "run/logs/hosts/learner-0.log").exists()
+    assert not list(hosts.there.iterdir())
+    assert not list(hosts.folder.glob(".run.*")), "the marker is gone"
+
+
+def test_a_host_that_does_not_let_us_in_is_named(hosts):
+    file = hosts.folder / "hosts.csv"
+    file.write_text(file.read_text().replace("user_key", "host_key"))
+    with hosts.launch("catch", *SMALL) as launch:
+        assert launch.wait(60) == 1
+    assert "failed: learner 0 on alpha:" in launch.err
+    assert "Permission denied" in launch.err
+    assert "Traceback" not in launch.err
+
+
+def test_a_mistake_that_only_the_learner_finds_is_told_once(hosts):
+    with hosts.launch("catch", *SMALL, "network.torso=nature") as launch:
+        assert launch.wait(120) == 2
+    assert launch.err.count("error:") == 1
+    assert "learner 0 on alpha: network.torso=nature" in launch.err
+
+
+@pytest.mark.slow
+def test_cartpole_is_solved_on_three_hosts(hosts):
+    with hosts.launch("cartpole", "actors.slots=1") as launch:
+        assert launch.wait(300) == 0
+        launch.assert_nothing_left()
+    assert read_summary(hosts.folder / "run")["outcome"] == "solved"
