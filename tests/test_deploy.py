@@ -277,13 +277,15 @@ def test_ended_run_is_waited_beside_until_sigterm(box: Path) -> None:
         stdout=subprocess.PIPE,
         start_new_session=True,
     ) as process:
-        assert process.stdout
-        assert b"has ended" in process.stdout.readline()
-        time.sleep(0.2)
-        assert process.poll() is None
-        process.terminate()
-        assert process.wait(timeout=30) == 0
-        os.killpg(process.pid, signal.SIGKILL)  # its `sleep`, which a container's end would have ended
+        try:
+            assert process.stdout
+            assert b"has ended" in process.stdout.readline()
+            time.sleep(0.2)
+            assert process.poll() is None
+            process.terminate()
+            assert process.wait(timeout=30) == 0
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)  # its `sleep` too, which a container's end would have ended
 
 
 def test_script_knows_a_runs_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
