@@ -1,0 +1,78 @@
+"""`launch=ray` on a real Ray whose nodes are processes of this machine."""
+
+import re
+import signal
+
+import pytest
+from processes import Training, read_metrics, read_summary
+
+ray = pytest.importorskip("ray", reason="Ray is not installed")
+from ray.cluster_utils import Cluster  # noqa: E402
+
+pytestmark = pytest.mark.timeout(600)
+SMALL = ("actors.envs=16", "actors.unroll_length=20", "learner.batch_size=16", "actors.slots=1", "actors.count=auto")
+ENDLESS = ("run.total_steps=1e9", "run.stop_return=null", "checkpoint.every_seconds=1")
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """A head, where the learner finds its core, and a node for an actor."""
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+    try:
+        cluster.add_node(num_cpus=1)
+        yield cluster
+    finally:
+        cluster.shutdown()
+
+
+def on(cluster, path, *arguments):
+    return Training(path, *arguments, "launch=ray", f"launch.address={cluster.address}", relative=True)
+
+
+def test_a_lost_node_is_survived_and_a_new_one_is_used(cluster, tmp_path):
+    with on(cluster, tmp_path / "run", "catch", *SMALL, *ENDLESS) as training:
+        lost = cluster.add_node(num_cpus=1)
+        training.wait_until(lambda: "actors: 2 of 2 up" in training.out, "two actors", 180)
+        training.wait_until(lambda: training.metrics(), "the start", 120)
+        cluster.remove_node(lost, allow_graceful=False)
+        training.wait_until(lambda: "actors: 1 of 2 up" in training.out, "the loss", 180)
+        before = training.metrics()[-1]["env_steps"]
+        training.wait_until(lambda: training.metrics()[-1]["env_steps"] > before + 3000, "that it goes on", 120)
+        added = cluster.add_node(num_cpus=2)
+        training.wait_until(lambda: re.search(r"actors: 3 of \d up", training.out), "that the new node is used", 180)
+        training.send(signal.SIGINT)
+        assert training.wait(120) == 130
+        training.assert_nothing_left()
+        cluster.remove_node(added, allow_graceful=False)
+    assert read_summary(tmp_path / "run")["outcome"] == "interrupted"
+
+
+def test_two_learners_with_actors_of_their_own(cluster, tmp_path):
+    room = cluster.add_node(num_cpus=2)
+    with on(cluster, tmp_path / "run", "catch", *SMALL, "learners=2", "learner.batch_size=32") as training:
+        assert training.wait(300) == 0
+    assert read_summary(tmp_path / "run")["outcome"] == "solved"
+    cluster.remove_node(room, allow_graceful=False)
+
+
+def test_no_cluster_there_is_said(tmp_path):
+    with Training(tmp_path / "run", "catch", "launch=ray", "launch.address=127.0.0.1:1") as training:
+        assert training.wait(120) == 2
+    assert "launch.address" in training.err
+    assert "Traceback" not in training.err
+
+
+@pytest.mark.slow
+def test_cartpole_is_solved(cluster, tmp_path):
+    with on(cluster, tmp_path / "run", "cartpole") as training:
+        assert training.wait(400) == 0
+    assert read_summary(tmp_path / "run")["outcome"] == "solved"
+    assert read_metrics(tmp_path / "run")
+
+
+@pytest.mark.slow
+def test_without_a_cluster_one_is_started_here_and_ended(tmp_path):
+    with Training(tmp_path / "run", "catch", *SMALL, "launch=ray") as training:
+        assert training.wait(400) == 0
+        training.assert_nothing_left(20)
+    assert read_summary(tmp_path / "run")["outcome"] == "solved"
