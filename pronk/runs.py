@@ -49,6 +49,11 @@ class Run:
         return [*read_lines(self.path / "metrics.jsonl", self.most_lines)]
 
     @cached_property
+    def evaluations(self) -> list[dict[str, Any]]:
+        """The lines of eval.jsonl, likewise; none where the run was not evaluated."""
+        return [*read_lines(self.path / "eval.jsonl", self.most_lines)]
+
+    @cached_property
     def last(self) -> dict[str, Any]:
         """The newest line of metrics; empty before there is one."""
         if "metrics" in self.__dict__:
