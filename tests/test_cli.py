@@ -22,7 +22,8 @@ SHORT = ["transport=local", "run.total_steps=640"]
 def spawned(*arguments, cwd, **environment):
     """A real `pronk` process, run to its end."""
     command = [sys.executable, "-m", "pronk", *map(str, arguments)]
-    environment = {**os.environ, "PYTHONPATH": str(HERE), **environment}
+    path = os.pathsep.join(filter(None, [str(HERE), os.environ.get("PYTHONPATH")]))  # the Pronk that is tested
+    environment = {**os.environ, "PYTHONPATH": path, **environment}
     return subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, cwd=cwd, env=environment)
 
 
