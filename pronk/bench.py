@@ -27,19 +27,20 @@ from pronk.learner import Learner, choose_device
 from pronk.networks import make_network
 from pronk.policy import Policy
 from pronk.starting import train
+from pronk.training import Say
 from pronk.transport.local import LocalTransport
 from pronk.types import UserError, map_tree
 
 WARM_UP_SECONDS = 3.0  # of the whole system, left out of its rate
 
 
-def measure(config: Config, seconds: float) -> dict[str, Any]:
+def measure(config: Config, seconds: float, say: Say) -> dict[str, Any]:
     """All figures in steps/s, but for `efficiency` (trained / limit) and `cores`."""
     config = config.resolved()
     with own_failures("the environment"):
         alone = measure_alone(config, seconds / 5)
     limit = available_cores() / sum(1 / rate for rate in alone.values())
-    trained = measure_whole(config, seconds)
+    trained = measure_whole(config, seconds, say)
     return {**alone, "limit": limit, "trained": trained, "efficiency": trained / limit, "cores": available_cores()}
 
 
@@ -88,7 +89,7 @@ def rate(call: Callable[[], object], steps: int, seconds: float) -> float:
     return calls * steps / (time.perf_counter() - began)
 
 
-def measure_whole(config: Config, seconds: float) -> float:
+def measure_whole(config: Config, seconds: float, say: Say) -> float:
     """Trained steps per second of the whole system, after its start."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "run"
@@ -98,7 +99,7 @@ def measure_whole(config: Config, seconds: float) -> float:
             "run.total_seconds": WARM_UP_SECONDS + seconds,
             "run.log_every_seconds": 0.5,
         }
-        train(config.replace(changes), run_dir=path)
+        train(config.replace(changes), run_dir=path, say=say)
         lines = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
     warm = [line for line in lines[:-1] if line["wall_seconds"] <= lines[0]["wall_seconds"] + WARM_UP_SECONDS]
     if not warm:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from pronk import child
+from pronk import child, json_lines
 from pronk.checkpoint import RunDirectory
 from pronk.config import Config
 from pronk.interrupts import Interrupted, Interrupts
@@ -50,7 +50,7 @@ class Evaluator:
         self._look_at = self._start_at = 0.0
         self.last: dict[str, Any] | None = None
         self._best = -math.inf
-        for line in read_lines(run.evaluations) if self._on else []:
+        for line in json_lines.read_all(run.evaluations) if self._on else []:
             self.last, self._best = line, max(self._best, line["mean"] if line["mean"] is not None else -math.inf)
 
     def __enter__(self) -> Evaluator:
@@ -211,11 +211,6 @@ class Evaluator:
             child.end(self._process)
             os.close(self._answers)
             self._process = None
-
-
-def read_lines(file: Path) -> list[dict[str, Any]]:
-    """The lines of a resumed run's eval.jsonl."""
-    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()] if file.exists() else []
 
 
 def print_to(log: Path, words: str) -> None:

@@ -12,9 +12,11 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pronk import json_lines
 from pronk.card import card
 from pronk.config import Config, validate
 from pronk.named import import_extra
+from pronk.runs import Run
 from pronk.types import Failure, UserError
 
 if TYPE_CHECKING:
@@ -79,8 +81,7 @@ def gather(directory: RunDirectory, folder: Path, name: str, best: bool, episode
         "training": {key: state["metrics"][key] for key in ("env_steps", "updates", "episodes", "wall_seconds")},
         "evaluation": evaluated(directory, state["metrics"]["env_steps"], best, episodes),
     }
-    lines = read_lines(directory.metrics)
-    draw_curve(lines, folder / "curve.png", f"{title_of(config)}, seed {config.run.seed}")
+    draw_curve(Run(directory.path).metrics, folder / "curve.png", f"{title_of(config)}, seed {config.run.seed}")
     write_atomically(folder / "config.yaml", config.to_yaml().encode())
     write_atomically(folder / "scores.json", (json.dumps(scores, indent=2) + "\n").encode())
     program = exported.program.read_text(encoding="utf-8")
@@ -92,7 +93,7 @@ def evaluated(directory: RunDirectory, steps: int, best: bool, episodes: int) ->
     """The run's own evaluation of this checkpoint, where there is one; else play now. None, if not even that."""
     from pronk.evaluation import evaluate
 
-    known = [line for line in read_lines(directory.path / "eval.jsonl") if line.get("env_steps") == steps]
+    known = [line for line in json_lines.read_all(directory.evaluations) if line.get("env_steps") == steps]
     if known:
         wanted = ("episodes", "mean", "std", "min", "max", "mean_length", "human_normalised", "deterministic")
         return {key: known[-1][key] for key in wanted if key in known[-1]}
@@ -128,18 +129,6 @@ def send(folder: Path, repo: str, public: bool) -> str:
 def title_of(config: Config) -> str:
     """What was learnt."""
     return config.env.game or config.env.id
-
-
-def read_lines(path: Path) -> list[dict[str, Any]]:
-    """The objects of a JSONL file; a torn last line is left out, and a missing file is empty."""
-    lines = []
-    if path.is_file():
-        for text in path.read_text(encoding="utf-8").splitlines():
-            try:
-                lines.append(json.loads(text))
-            except ValueError:
-                continue
-    return lines
 
 
 def draw_curve(lines: list[dict[str, Any]], path: Path, title: str) -> None:

@@ -9,12 +9,12 @@ import fcntl
 import json
 import math
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from pronk import json_lines
 from pronk.config import Config, read_yaml
 from pronk.explain import nearest
 from pronk.types import UserError
@@ -46,14 +46,19 @@ class Run:
     @cached_property
     def metrics(self) -> list[dict[str, Any]]:
         """The lines of metrics.jsonl, oldest first; of a very long file a part, evenly spread, with its last line."""
-        return [*read_lines(self.path / "metrics.jsonl", self.most_lines)]
+        return json_lines.read(self.path / "metrics.jsonl", self.most_lines, whole=WHOLE).lines
+
+    @cached_property
+    def evaluations(self) -> list[dict[str, Any]]:
+        """The lines of eval.jsonl, likewise; none where the run was not evaluated."""
+        return json_lines.read(self.path / "eval.jsonl", self.most_lines, whole=WHOLE).lines
 
     @cached_property
     def last(self) -> dict[str, Any]:
         """The newest line of metrics; empty before there is one."""
         if "metrics" in self.__dict__:
             return self.metrics[-1] if self.metrics else {}
-        return last_line(self.path / "metrics.jsonl")
+        return json_lines.last(self.path / "metrics.jsonl") or {}
 
     @cached_property
     def summary(self) -> dict[str, Any]:
@@ -165,64 +170,6 @@ def is_locked(path: Path) -> bool:
     finally:
         os.close(descriptor)
     return False
-
-
-def read_lines(path: Path, most: int) -> Iterator[dict[str, Any]]:
-    """The whole lines of a JSONL file; if it is long, about `most`, evenly spread over its bytes, and the last."""
-    try:
-        with open(path, "rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            if size <= WHOLE:
-                yield from filter(None, map(parsed, file))
-                return
-            end = -1
-            for index in range(most):
-                file.seek(size * index // most)
-                if index:
-                    file.readline()  # the rest of a line that began before
-                begin = file.tell()
-                if begin <= end:
-                    continue  # a long line, seen already
-                line = parsed(file.readline())
-                end = begin
-                if line:
-                    yield line
-    except OSError:
-        return
-    last = last_line(path)
-    if last:
-        yield last
-
-
-def last_line(path: Path) -> dict[str, Any]:
-    """The last whole line of a JSONL file, found from its end; empty where there is none."""
-    reach = 2**14
-    try:
-        with open(path, "rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            while True:
-                file.seek(max(0, size - reach))
-                lines = file.read().splitlines(keepends=True)
-                whole = lines if reach >= size else lines[1:]
-                for line in reversed(whole):
-                    if found := parsed(line):
-                        return found
-                if reach >= size:
-                    return {}
-                reach *= 16
-    except OSError:
-        return {}
-
-
-def parsed(line: bytes) -> dict[str, Any] | None:
-    """A line's object, or None if it is torn."""
-    if not line.endswith(b"\n"):
-        return None
-    try:
-        found = json.loads(line)
-    except ValueError:
-        return None
-    return found if isinstance(found, dict) else None
 
 
 def flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -92,12 +92,20 @@ def make_long_metrics(path: Path, lines: int) -> None:
             file.write(block)  # type: ignore[arg-type]
 
 
-def made_run(path: Path, *overrides: str, source: str = "cartpole", returns=(), outcome: str | None = "finished"):
-    """One with a line of metrics for every return, 1,000 steps and one second apart, and a summary."""
+def made_run(
+    path: Path, *overrides: str, source: str = "cartpole", returns=(), evaluations=(), outcome: str | None = "finished"
+):
+    """One with a line of metrics for every return, 1,000 steps and one second apart, and a summary.
+
+    Evaluations are pairs of thousands of steps and a mean return.
+    """
     run = RunDirectory.create(load_config(source, list(overrides)).resolved(), path, "made")
     template = Metrics(frames_per_step=4).line()
     line = template
-    with JsonLines(run.metrics) as file:
+    with JsonLines(run.metrics, run.evaluations) as file:
+        for place, mean in evaluations:
+            done = {"env_steps": 1000 * place, "frames": 4000 * place, "updates": place, "wall_seconds": float(place)}
+            file.evaluated({**done, "checkpoint": f"{1000 * place:012d}.pt", "episodes": 20, "mean": mean})
         for index, value in enumerate(returns):
             done = {"env_steps": 1000 * index, "frames": 4000 * index, "updates": index, "wall_seconds": float(index)}
             more = {"episodes": 50 * index, "episode_return": value, "policy_lag": 1.0, "entropy": 0.5}

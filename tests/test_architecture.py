@@ -15,12 +15,12 @@ FILES = sorted(ROOT.rglob("*.py"))
 # The units of one line never know one another; so seams do not.
 ORDER = [
     {"types", "explain", "seeding", "interrupts", "plain_yaml", "lifeline", "child", "knobs", "status_file"},
-    {"layout", "config", "named", "parameters", "failures", "atari_scores"},
+    {"layout", "config", "named", "parameters", "failures", "atari_scores", "freed_memory", "json_lines"},
     {"runs", "xingtian"},
     {"envs", "networks", "losses", "transport", "sinks"},  # the seams of the story
     {"metrics", "checkpoint", "policy", "optimisers"},
     {"actor", "batcher", "learner", "learners", "broken_batch"},
-    {"launch", "plotting", "exports"},
+    {"launch", "fleet", "plotting", "exports"},
     {"evaluation", "evaluator"},
     {"watching", "evaluator_process"},
     {"training"},

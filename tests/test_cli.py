@@ -22,7 +22,8 @@ SHORT = ["transport=local", "run.total_steps=640"]
 def spawned(*arguments, cwd, **environment):
     """A real `pronk` process, run to its end."""
     command = [sys.executable, "-m", "pronk", *map(str, arguments)]
-    environment = {**os.environ, "PYTHONPATH": str(HERE), **environment}
+    path = os.pathsep.join(filter(None, [str(HERE), os.environ.get("PYTHONPATH")]))  # the Pronk that is tested
+    environment = {**os.environ, "PYTHONPATH": path, **environment}
     return subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, cwd=cwd, env=environment)
 
 
@@ -201,6 +202,24 @@ def test_a_run_is_measured_as_it_is_and_keeps_the_figures(cli):
     code, out, _ = cli("bench", "last", "--json", "--seconds", "1")
     assert code == 0
     assert json.loads(Path("runs/mine/bench.json").read_text()) == json.loads(out)
+
+
+@pytest.mark.parametrize(
+    ("load", "cores", "told"),
+    [
+        (1.0, 2, ""),
+        (1.1, 2, "this machine is not quiet (load average 1.1 on 2 cores): the figures will be too low\n"),
+        (0.6, 1, "this machine is not quiet (load average 0.6 on 1 core): the figures will be too low\n"),
+        (20.0, None, "this machine is not quiet (load average 20.0 on 1 core): the figures will be too low\n"),
+    ],
+)
+def test_a_machine_with_other_work_is_said_beside_the_figures(cli, monkeypatch, load, cores, told):
+    figures = {"trained": 1.0}
+    monkeypatch.setattr("pronk.bench.measure", lambda config, seconds, say: say("a word") or figures)
+    monkeypatch.setattr(os, "getloadavg", lambda: (load, 0.0, 0.0))
+    monkeypatch.setattr(os, "cpu_count", lambda: cores)
+    code, out, err = cli("bench", "catch", "--json")
+    assert (code, json.loads(out), err) == (0, figures, told + "a word\n")
 
 
 @pytest.mark.parametrize(

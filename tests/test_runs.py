@@ -11,48 +11,32 @@ from made_runs import made_run
 from processes import SIZES, Training, command_line
 
 from pronk.checkpoint import RunDirectory
-from pronk.runs import WHOLE, Run, find_runs, is_locked, last_line, read_lines, runs_below
+from pronk.runs import WHOLE, Run, find_runs, is_locked, runs_below
 from pronk.types import UserError
-
-
-def lines_file(path, count, width=0):
-    path.write_text("".join(json.dumps({"n": n, "pad": "x" * width}) + "\n" for n in range(count)))
-    return path
-
 
 # ---- reading
 
 
-def test_torn_and_foreign_lines_are_passed_over(tmp_path):
-    path = tmp_path / "metrics.jsonl"
-    path.write_bytes(b'{"n": 1}\n[2]\nnot json\n\xff\xfe\n{"n": 3}\n{"n": 4')
-    assert [line["n"] for line in read_lines(path, 10)] == [1, 3]
-    assert last_line(path) == {"n": 3}
+def test_of_a_long_record_lines_are_picked_evenly_and_of_a_shorter_one_none_is_left_out(tmp_path):
+    run, count = made_run(tmp_path / "run"), 20_000
+    for width, whole in ((WHOLE // count - 50, True), (WHOLE // count, False)):
+        text = "".join(json.dumps({"n": n, "pad": "x" * width}) + "\n" for n in range(count))
+        assert (len(text) <= WHOLE) == whole
+        for name in ("metrics.jsonl", "eval.jsonl"):
+            (run / name).write_text(text)
+        read = Run(run, most_lines=100)
+        assert read.last["n"] == count - 1
+        picked = [line["n"] for line in read.metrics]
+        assert picked == [line["n"] for line in read.evaluations]
+        assert (picked[0], picked[-1]) == (0, count - 1)
+        steps = [later - earlier for earlier, later in itertools.pairwise(picked)]
+        assert min(steps) > 0
+        assert max(steps) <= (1 if whole else 2 * count / 100)
 
 
-@pytest.mark.parametrize("content", [None, b"", b'{"n": 1', b"\n\n"])
-def test_no_whole_line_is_no_line(tmp_path, content):
-    path = tmp_path / "metrics.jsonl"
-    if content is not None:
-        path.write_bytes(content)
-    assert list(read_lines(path, 10)) == []
-    assert last_line(path) == {}
-
-
-def test_of_a_long_file_lines_are_picked_evenly_with_the_first_and_the_last(tmp_path):
-    count = 20_000
-    path = lines_file(tmp_path / "metrics.jsonl", count, WHOLE // count)
-    assert path.stat().st_size > WHOLE
-    picked = [line["n"] for line in read_lines(path, 100)]
-    assert (picked[0], picked[-1]) == (0, count - 1)
-    steps = [b - a for a, b in itertools.pairwise(picked)]
-    assert min(steps) > 0
-    assert max(steps) <= 2 * count / 100
-
-
-def test_the_last_line_is_found_however_long_it_is(tmp_path):
-    path = lines_file(tmp_path / "metrics.jsonl", 3, 100_000)
-    assert last_line(path)["n"] == 2
+def test_a_run_that_has_not_begun_is_empty(tmp_path):
+    run = Run(made_run(tmp_path / "run"))
+    assert (run.last, run.metrics, run.evaluations, run.best_return) == ({}, [], [], None)
 
 
 def test_the_best_return_counts_full_windows_first(tmp_path):

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.table import Table
 
-from pronk.cli.shell import Overrides, Source, app, out
+from pronk.cli.shell import Overrides, Source, app, out, warn
 from pronk.config import load_config, preset_names
 from pronk.dashboard.runs import is_run
 from pronk.runs import find_run_path, is_locked
 from pronk.types import UserError
+
+QUIET_LOAD = 0.5  # per core, over the last minute: more is other work, which takes from what is measured
 
 
 @app.command()
@@ -29,15 +32,17 @@ def bench(
     limit = cores / (1/env + 1/inference + 1/learner).
 
     Given a run directory instead of a preset, it measures the run's configuration and keeps the figures there, where
-    `pronk dashboard` shows the run's speed against them.
+    `pronk dashboard` shows the run's speed against them. Where the machine has other work, which
+    makes the figures too low, there is a warning.
     """
     if not seconds >= 1:
         raise UserError(f"--seconds: {seconds:g} does not fit: at least 1")
     run = run_to_measure(source, overrides)
     config = load_config(run / "config.yaml" if run else source, overrides)
+    warn_if_busy()
     from pronk.bench import measure
 
-    figures = measure(config, seconds)
+    figures = measure(config, seconds, warn)
     if run:
         (run / "bench.json").write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
     if as_json:
@@ -54,6 +59,14 @@ def bench(
         table.add_row(f"{name}: {meaning}", f"{figures[name]:,.0f}")
     out.print(table)
     out.print(f"efficiency {figures['efficiency']:.0%} (trained / limit)")
+
+
+def warn_if_busy() -> None:
+    """Say that the figures will be too low, where the machine has other work."""
+    load, cores = os.getloadavg()[0], os.cpu_count() or 1
+    if load > QUIET_LOAD * cores:
+        what = f"load average {load:.1f} on {cores} core{'s' if cores > 1 else ''}"
+        warn(f"this machine is not quiet ({what}): the figures will be too low")
 
 
 def run_to_measure(source: str, overrides: list[str] | None) -> Path | None:

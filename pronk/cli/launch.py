@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from pronk.cli.shell import Overrides, Source, app
+from pronk.cli.shell import Overrides, Resume, RunDir, Seed, Source, app
 from pronk.cli.train import display_for, end_with, plan_of
 
 
@@ -18,11 +18,9 @@ def launch(
     hosts: Annotated[
         Path, typer.Option(metavar="FILE.csv", help="Columns role, host, port, user, key file, devices, count.")
     ] = Path("hosts.csv"),
-    run_dir: Annotated[Path | None, typer.Option(help="Where to write [default: runs/NAME-DATE-TIME].")] = None,
-    seed: Annotated[int | None, typer.Option(help="Short for run.seed=N.")] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with a run: PRESET is its directory, its name, or `last`.")
-    ] = False,
+    run_dir: RunDir = None,
+    seed: Seed = None,
+    resume: Resume = False,
     program: Annotated[
         str, typer.Option(metavar="COMMAND", help="How to start Pronk there, such as ~/pronk/.venv/bin/pronk.")
     ] = "pronk",

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from pronk.cli.shell import Overrides, Source, app
+from pronk.cli.shell import Overrides, Resume, RunDir, Seed, Source, app
 from pronk.cli.train import train
 from pronk.config import load_config
 
@@ -18,12 +17,9 @@ ADDRESS = "127.0.0.1:5050"
 def learner(
     source: Source,
     overrides: Overrides = None,
-    run_dir: Annotated[Path | None, typer.Option(help="Where to write [default: runs/NAME-DATE-TIME].")] = None,
-    seed: Annotated[int | None, typer.Option(help="Short for run.seed=N.")] = None,
-    resume: Annotated[
-        bool,
-        typer.Option("--resume", help="Go on with a run: PRESET is its directory, its name, or `last`."),
-    ] = False,
+    run_dir: RunDir = None,
+    seed: Seed = None,
+    resume: Resume = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing but errors and where it listens.")] = False,
 ) -> None:
     """Train with actors that join over the network, from any machine and at any time.

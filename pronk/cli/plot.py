@@ -44,7 +44,8 @@ def plot(
     """Draw learning curves: return, throughput, policy lag and entropy.
 
     Runs that differ only by seed become one line, their mean, with a band from the lowest to the highest; groups are
-    named after the settings in which they differ. `pronk plot last`, or `pronk plot runs/a runs/b --out curves.svg
+    named after the settings in which they differ. Evaluations (`pronk train --evaluate`) are hollow marks on a thin
+    dashed line in the panel of returns. `pronk plot last`, or `pronk plot runs/a runs/b --out curves.svg
     --only return --x time`.
     """
     from pronk.plotting import plot as draw

@@ -1,9 +1,10 @@
-"""What all commands share: the app, the consoles, common arguments, and how an end becomes an exit code."""
+"""What commands share: the app, the consoles, common arguments and options, and how an end becomes an exit code."""
 
 from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -28,6 +29,11 @@ out, err = Console(), Console(stderr=True)
 Source = Annotated[str, typer.Argument(metavar="PRESET|FILE.yaml|GYM-ID", help="What to train; see `pronk presets`.")]
 Overrides = Annotated[
     list[str] | None, typer.Argument(metavar="[SECTION.KEY=VALUE]...", help="Changes, such as run.total_steps=1e6.")
+]
+RunDir = Annotated[Path | None, typer.Option(help="Where to write [default: runs/NAME-DATE-TIME].")]
+Seed = Annotated[int | None, typer.Option(help="Short for run.seed=N.")]
+Resume = Annotated[
+    bool, typer.Option("--resume", help="Go on with a run: PRESET is its directory, its name, or `last`.")
 ]
 Run = Annotated[str, typer.Argument(metavar="RUN", help="A run directory, its name under runs/, or `last`.")]
 

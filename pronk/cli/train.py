@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
-from pronk.cli.shell import Overrides, Source, app, out, warn
+from pronk.cli.shell import Overrides, Resume, RunDir, Seed, Source, app, out, warn
 from pronk.config import Config, load_config
 from pronk.interrupts import INTERRUPTED
 from pronk.types import UserError
@@ -33,12 +33,9 @@ class Task(enum.StrEnum):
 def train(
     source: Source,
     overrides: Overrides = None,
-    run_dir: Annotated[Path | None, typer.Option(help="Where to write [default: runs/NAME-DATE-TIME].")] = None,
-    seed: Annotated[int | None, typer.Option(help="Short for run.seed=N.")] = None,
-    resume: Annotated[
-        bool,
-        typer.Option("--resume", help="Go on with a run: PRESET is its directory, its name, or `last`."),
-    ] = False,
+    run_dir: RunDir = None,
+    seed: Seed = None,
+    resume: Resume = False,
     evaluate: Annotated[
         bool,
         typer.Option(

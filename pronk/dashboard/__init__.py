@@ -1,7 +1,7 @@
 """A local web page over run directories. It only reads, so it works during training, after it, and over SSH.
 
     runs.py      which runs there are, and how each of them is doing
-    series.py    curves out of files of any length, without reading them whole
+    columns.py   lines of metrics as the page draws them
     answers.py   what the page may ask: one function per question
     server.py    HTTP on loopback, for the browser of the same user only
     static/      the page itself: plain HTML, CSS and JavaScript, no build step, nothing from elsewhere

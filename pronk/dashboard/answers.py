@@ -11,7 +11,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from pronk.dashboard import runs, series
+from pronk import json_lines
+from pronk.dashboard import runs
+from pronk.dashboard.columns import columns, number
 from pronk.runs import flat
 
 POINTS = 500  # of a curve, unless asked otherwise: more than one per pixel cannot be seen
@@ -61,11 +63,11 @@ def curve(folder: Path, question: Question) -> dict[str, Any]:
     goes_on = False
     if "after" in question:
         known, after = whole_number(question, "file"), max(0, whole_number(question, "after"))
-        stretch, goes_on = series.follow(file, points, known, after)
+        stretch, goes_on = json_lines.follow(file, points, known, after)
     else:
         part = min(1.0, max(0.0, float_number(question, "part", 1.0)))
-        stretch = series.read(file, points, series.share(file, part) if part < 1 else 0)
-    answer: dict[str, Any] = {"columns": series.columns(stretch.lines), "after": stretch.end, "file": str(stretch.file)}
+        stretch = json_lines.read(file, points, json_lines.share(file, part) if part < 1 else 0)
+    answer: dict[str, Any] = {"columns": columns(stretch.lines), "after": stretch.end, "file": str(stretch.file)}
     if kind == "evaluation":
         answer["columns"]["checkpoint"] = [str(line.get("checkpoint") or "") for line in stretch.lines]
     return {**answer, "goes_on": goes_on, "sampled": stretch.sampled}
@@ -104,12 +106,12 @@ def clips(path: Path) -> list[dict[str, Any]]:
 def limit(folder: Path, name: str, path: Path) -> dict[str, Any] | None:
     """What `pronk bench` found this machine can do: for this run, or for another one that would be as fast."""
     own = runs.read_json(path / "bench.json")
-    if series.number(own.get("limit")) is not None:
+    if number(own.get("limit")) is not None:
         return {**own, "run": name}
     for other, place in runs.find(folder).items():
         if (place / "bench.json").exists() and as_fast(place, path):
             found = runs.read_json(place / "bench.json")
-            if series.number(found.get("limit")) is not None:
+            if number(found.get("limit")) is not None:
                 return {**found, "run": other}
     return None
 

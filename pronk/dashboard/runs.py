@@ -15,8 +15,8 @@ from typing import Any
 
 import yaml
 
-from pronk import plain_yaml
-from pronk.dashboard import series
+from pronk import json_lines, plain_yaml
+from pronk.dashboard.columns import number
 from pronk.runs import ENDED, is_locked
 
 DEEPEST = 3  # folders below the one asked for: runs/sweep/a-1
@@ -61,9 +61,9 @@ def overview(path: Path) -> dict[str, Any]:
         "env": env.get("game") or env.get("id"),
         "description": config.get("description") if isinstance(config.get("description"), str) else None,
         "seed": run.get("seed"),
-        "total_steps": series.number(run.get("total_steps")),
-        "goal": series.number(run.get("stop_return")),
-        "latest": {name: number for name, value in line.items() if (number := series.number(value)) is not None},
+        "total_steps": number(run.get("total_steps")),
+        "goal": number(run.get("stop_return")),
+        "latest": {name: known for name, value in line.items() if (known := number(value)) is not None},
         "sparks": values,
         "best": max(values, default=None),
         "changed": changed(path),
@@ -74,14 +74,14 @@ def state(path: Path, line: dict[str, Any], done: dict[str, Any]) -> str:
     """running, solved, finished, interrupted, failed; `killed`: ended without a word; `unknown` to this version."""
     if is_locked(path):
         return "running"
-    if not done or (series.number(line.get("updates")) or 0) > (series.number(done.get("updates")) or 0):
+    if not done or (number(line.get("updates")) or 0) > (number(done.get("updates")) or 0):
         return "killed"  # no summary, or that of an earlier session
     return done["outcome"] if done.get("outcome") in ENDED else "unknown"
 
 
 def latest(path: Path) -> dict[str, Any]:
     """The last line of metrics; empty before the first."""
-    return series.last(path / "metrics.jsonl") or {}
+    return json_lines.last(path / "metrics.jsonl") or {}
 
 
 def summary(path: Path) -> dict[str, Any]:
@@ -107,8 +107,8 @@ def read_config(path: Path, *_: int) -> dict[str, Any]:
 @functools.lru_cache(4096)
 def sparks(path: Path, *_: int) -> list[float]:
     """Returns over the whole run, for a small curve."""
-    lines = series.read(path, SPARKS).lines
-    return [value for line in lines if (value := series.number(line.get("episode_return"))) is not None]
+    lines = json_lines.read(path, SPARKS).lines
+    return [value for line in lines if (value := number(line.get("episode_return"))) is not None]
 
 
 def stamp(path: Path) -> tuple[int, int, int]:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
-from pronk.runs import Run, is_number
+from pronk.runs import is_number
 
 POINTS = 400  # of a mean's curve
 Curve = tuple[np.ndarray, np.ndarray]  # x, ascending, and y
 
 
-def curve_of(run: Run, axis: str, metric: str, smooth: float = 0.0) -> Curve:
+def curve_of(lines: Sequence[dict[str, Any]], axis: str, metric: str, smooth: float = 0.0) -> Curve:
     """A metric of one run against another that only grows, where both are known."""
-    pairs = [(line.get(axis), line.get(metric)) for line in run.metrics]
+    pairs = [(line.get(axis), line.get(metric)) for line in lines]
     known = [(a, b) for a, b in pairs if is_number(a) and is_number(b)]
     x, y = np.array(known, float).reshape(-1, 2).T
     return x, smoothed(x, y, smooth)

@@ -15,7 +15,7 @@ import numpy as np
 
 from pronk.explain import nearest
 from pronk.plotting.comparison import Group
-from pronk.plotting.curves import curve_of, summarised
+from pronk.plotting.curves import Curve, curve_of, summarised
 from pronk.runs import is_number
 from pronk.types import UserError
 
@@ -31,8 +31,9 @@ class Panel(NamedTuple):
     title: str
 
 
+RETURN = "episode_return"
 PANELS = {
-    "return": Panel("episode_return", "Return (mean of 100 episodes)"),
+    "return": Panel(RETURN, "Return (mean of 100 episodes)"),
     "throughput": Panel("steps_per_second", "Throughput (steps/s)"),
     "lag": Panel("policy_lag", "Policy lag (updates)"),
     "entropy": Panel("entropy", "Entropy (nats)"),
@@ -53,6 +54,8 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
 BANDS = ("range", "std")
 USUAL_SMOOTH = 0.05
 MARKS = 6  # on a line
+EVALUATED: dict[str, Any] = {"linestyle": (0, (2, 2)), "linewidth": 0.9, "markersize": 4.5, "markerfacecolor": "white"}
+EVALUATION_MARKS = 50  # of a group, at most about
 
 
 @dataclass(frozen=True)
@@ -92,7 +95,7 @@ def draw(groups: list[Group], options: Options) -> Figure:
             axis.set_title(environment if several and len(wanted) == 1 else panels[name].title)
             if several and len(wanted) > 1:
                 axis.set_title(f"{environment}: {panels[name].title}")
-        heading(figure, groups, options, panels[wanted[0]] if len(wanted) == 1 else None)
+        heading(figure, groups, options, [panels[name] for name in wanted])
     return figure
 
 
@@ -176,11 +179,11 @@ def fill(
     options: Options,
 ) -> None:
     """One panel: a thin line for every seed, a thick one for their mean, a band around it."""
-    averaged = panel.metric in ("episode_return", "episode_length")
+    averaged = panel.metric in (RETURN, "episode_length")
     smooth = options.smooth if options.smooth is not None else 0.0 if averaged else USUAL_SMOOTH
     for index, group in enumerate(groups):
         look = looks[group.label]
-        curves = [curve_of(run, AXES[options.x], panel.metric, smooth) for run in group.runs]
+        curves = [curve_of(run.metrics, AXES[options.x], panel.metric, smooth) for run in group.runs]
         curves = [(x / unit[0], y) for x, y in curves if len(x)]
         if not curves:
             continue
@@ -199,12 +202,35 @@ def fill(
     axis.set_xlabel(unit[1].capitalize())
     axis.margins(x=0.01)
     axis.set_xlim(left=0)
-    if panel.metric == "episode_return":
+    if panel.metric == RETURN:
+        for group in groups:
+            mark_evaluations(axis, evaluations_of(group, options.x, unit[0]), looks[group.label])
         goal_line(axis, groups)
     elif panel.metric in ("steps_per_second", "policy_lag", "learner_waits", "episode_length"):
         axis.set_ylim(bottom=0)
     if panel.metric == "steps_per_second":
         axis.yaxis.set_major_formatter(lambda value, _: f"{value / 1000:g}k" if value >= 1000 else f"{value:g}")
+
+
+def evaluations_of(group: Group, x: str, scale: float = 1.0) -> list[Curve]:
+    """The mean returns of evaluations, of each seed that was evaluated."""
+    curves = [curve_of(run.evaluations, AXES[x], "mean") for run in group.runs]
+    return [(places / scale, means) for places, means in curves if len(places)]
+
+
+def mark_evaluations(axis: Axes, curves: list[Curve], look: dict[str, Any]) -> None:
+    """Hollow marks for the evaluations of every seed, and a thin dashed line: through one's own, or the mean of all."""
+    if not curves:
+        return
+    style = {**EVALUATED, "color": look["color"], "zorder": 3}
+    most = max(2, EVALUATION_MARKS // len(curves))
+    for x, y in curves:
+        every = max(1, -(-len(x) // most))
+        marks = {**style, "marker": look["marker"] or "o", "markevery": every}
+        axis.plot(x, y, **(marks if len(curves) == 1 else {**marks, "linestyle": "none", "markersize": 3}))
+    if len(curves) > 1 and max(x[0] for x, _ in curves) < min(x[-1] for x, _ in curves):
+        x, mean, *_ = summarised(curves, "range")
+        axis.plot(x, mean, **style)
 
 
 def goal_line(axis: Axes, groups: list[Group]) -> None:
@@ -218,20 +244,29 @@ def goal_line(axis: Axes, groups: list[Group]) -> None:
     axis.annotate(f"goal {goal:g}", xytext=(3, 2), color="#444444", fontsize=7.5, **place)
 
 
-def heading(figure: Figure, groups: list[Group], options: Options, single: Panel | None) -> None:
+def heading(figure: Figure, groups: list[Group], options: Options, panels: list[Panel]) -> None:
     """The title, and a legend outside of every panel."""
     from matplotlib.lines import Line2D
 
     environments = list(dict.fromkeys(group.environment for group in groups))
     title = options.title
     if title is None:
-        title = environments[0] if len(environments) == 1 else (single.title if single else "")
+        title = environments[0] if len(environments) == 1 else (panels[0].title if len(panels) == 1 else "")
     figure.suptitle(title, x=0.01, ha="left", fontsize=11.5, fontweight="bold")
     looks = styles(groups)
     names = {group.label: f"{group.label}{seeds(groups, group.label, options.band)}" for group in groups}
+    shown = groups if any(panel.metric == RETURN for panel in panels) else []
+    evaluated = max((len(evaluations_of(group, options.x)) for group in shown), default=0)  # of seeds in a group
+    if evaluated:
+        names = {label: name.strip() or "training" for label, name in names.items()}
     handles = [Line2D([], [], **looks[label], label=name.strip(), markersize=4.5) for label, name in names.items()]
+    if evaluated:
+        colour = looks[groups[0].label]["color"] if len(looks) == 1 else "#444444"
+        told = "evaluations of each seed, and their mean" if evaluated > 1 else "evaluations"
+        handles.append(Line2D([], [], **{"marker": "o", "color": colour, **EVALUATED}, label=told))
     if len(handles) > 1 or names[groups[0].label].strip():
-        columns = max(1, min(len(handles), math.floor(110 / max(len(name) + 8 for name in names.values()))))
+        longest = max(len(str(handle.get_label())) for handle in handles)
+        columns = max(1, min(len(handles), math.floor(110 / (longest + 8))))
         figure.legend(handles=handles, loc="outside lower left", ncols=columns, frameon=False, handlelength=3.2)
 
 

@@ -15,7 +15,11 @@ from browser import browser, choose_size, choose_theme, missing
 from made_runs import add_the_rest, make_run
 from processes import SIZES, Training, wait_until
 
+from pronk.config import load_config
 from pronk.dashboard.server import open_folder
+from pronk.starting import train
+from pronk.watching import watch
+from pronk.watching.film import can_mp4
 
 pytestmark = [pytest.mark.skipif(missing() is not None, reason=str(missing())), pytest.mark.timeout(400)]
 
@@ -116,6 +120,36 @@ def test_every_page_of_every_kind_of_run_opens_without_a_complaint(driver: Any, 
         assert page.run("return document.body.dataset.steps") == str(59 * 4096)
         page.open("compare?run=whole%20%3Cb%3E%26&run=other")
         assert "loss.discount" in page.text("#settings")
+
+
+@pytest.mark.skipif(not can_mp4(), reason="PyAV is not installed")
+def test_the_clips_of_a_real_run_play(driver: Any, tmp_path: Path) -> None:
+    settings = [*SIZES, "transport=local", "run.total_steps=2000", "run.stop_return=null", "run.video=true"]
+    run = train(load_config("catch", settings), run_dir=tmp_path / "filmed", say=pytest.fail)["run"]
+    watch(run, Path(run, "videos", "again.gif"), steps=20)
+    with visit(driver, tmp_path) as page:
+        page.open("run?run=filmed")
+        assert page.run("return [...document.querySelectorAll('#clips a')].map((one) => one.download).sort()") == [
+            "again.gif",
+            "final.mp4",
+        ]
+        page.run("document.querySelector('#clips').scrollIntoView()")
+        page.wait(lambda: page.run("return document.querySelector('#clips img').naturalWidth") > 100, "the GIF")
+        if not page.run(PLAYS_H264):
+            pytest.skip("this browser was built without H.264")
+        page.run(f"{VIDEO}; video.muted = true; video.play().catch(() => {{}})")
+        page.wait(lambda: page.run(f"{VIDEO}; return video.error !== null || video.currentTime > 0.2"), "it to play")
+        error, ready, duration, width = page.run(
+            f"{VIDEO}; return [video.error?.message ?? null, video.readyState, video.duration, video.videoWidth]"
+        )
+        assert error is None
+        assert (ready >= 2, duration > 1, width > 100) == (True, True, True)
+        page.run(f"{VIDEO}; video.currentTime = arguments[0]", duration - 0.1)
+        page.wait(lambda: page.run(f"{VIDEO}; return !video.seeking && video.readyState >= 2"), "a jump to its end")
+
+
+VIDEO = "const video = document.querySelector('#clips video')"
+PLAYS_H264 = """return document.createElement('video').canPlayType('video/mp4; codecs="avc1.64001f"') !== ''"""
 
 
 def test_an_empty_folder_says_what_to_do_and_fills_by_itself(driver: Any, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -64,6 +65,17 @@ def test_pages_and_their_parts_are_there_and_name_no_other_host(server: Server, 
     assert "default-src 'none'" in headers["Content-Security-Policy"]
     assert b"https://" not in content
     assert b"http://" not in content.replace(b"http://www.w3.org/2000/svg", b"")
+
+
+def test_all_pages_begin_alike() -> None:
+    """But for their title, their own program and parts, and which of the pages they are."""
+    beginnings = set()
+    for page in ("runs.html", "run.html", "compare.html"):
+        beginning = OWN_FILES[page].read_text().partition("<main")[0]
+        beginnings.add(
+            re.sub(r"<title>.*</title>|.*(type=.module|modulepreload).*\n| aria-current=.page.", "", beginning)
+        )
+    assert len(beginnings) == 1
 
 
 def test_answers_are_strict_json(server: Server) -> None:

@@ -7,10 +7,10 @@ from pronk.runs import Run
 
 
 def test_a_curve_leaves_out_what_is_not_known(tmp_path):
-    run = Run(made_run(tmp_path / "run", returns=[None, 1.0, None, 3.0]))
-    x, y = curve_of(run, "env_steps", "episode_return")
+    lines = Run(made_run(tmp_path / "run", returns=[None, 1.0, None, 3.0])).metrics
+    x, y = curve_of(lines, "env_steps", "episode_return")
     assert (x.tolist(), y.tolist()) == ([1000.0, 3000.0], [1.0, 3.0])
-    assert [len(part) for part in curve_of(run, "env_steps", "no_such_metric")] == [0, 0]
+    assert [len(part) for part in curve_of(lines, "env_steps", "no_such_metric")] == [0, 0]
 
 
 def test_smoothing_is_the_mean_of_the_neighbourhood():

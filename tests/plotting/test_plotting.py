@@ -101,6 +101,65 @@ def test_any_metric_can_be_asked_for(runs):
     assert [axis.get_title("left") for axis in figure.axes] == ["Policy lag (updates)", "Updates"]
 
 
+# ---- evaluations
+
+
+def hollow(axis):
+    return [line for line in axis.lines if line.get_markerfacecolor() == "white" and line.get_marker() != "None"]
+
+
+def dashed(axis):
+    return [line for line in axis.lines if line.get_linewidth() == 0.9 and line not in hollow(axis)]
+
+
+def test_the_evaluations_of_a_run_are_hollow_marks_on_a_thin_line_in_its_return(tmp_path):
+    made_run(tmp_path / "run", returns=RETURNS, evaluations=[(1, 25.0), (2, None), (4, 70.0)])
+    figure = drawn(tmp_path)
+    (marks,) = hollow(figure.axes[0])
+    assert (list(marks.get_xdata()), list(marks.get_ydata())) == ([1.0, 4.0], [25.0, 70.0])
+    assert marks.get_color() == thick(figure.axes[0])[0].get_color()
+    assert marks.get_linestyle() == "--"
+    assert [len(hollow(axis)) for axis in figure.axes] == [1, 0, 0, 0]
+    assert legend_of(figure) == ["training", "evaluations"]
+    assert list(hollow(drawn(tmp_path, x="time").axes[0])[0].get_xdata()) == [1.0, 4.0]
+    assert list(hollow(drawn(tmp_path, x="frames").axes[0])[0].get_xdata()) == [4.0, 16.0]
+
+
+def test_the_evaluations_of_seeds_have_a_mean_where_all_have_some(tmp_path):
+    for seed, evaluations in enumerate([[(0, 10.0), (2, 30.0)], [(1, 40.0), (3, 60.0)], []]):
+        made_run(tmp_path / f"{seed}", f"run.seed={seed}", returns=RETURNS, evaluations=evaluations)
+    made_run(tmp_path / "never", "loss.discount=0.9", returns=RETURNS)
+    figure = drawn(tmp_path)
+    marks = hollow(figure.axes[0])
+    assert sorted(y for line in marks for y in line.get_ydata()) == [10.0, 30.0, 40.0, 60.0]
+    assert {line.get_linestyle() for line in marks} == {"None"}
+    mean = max(dashed(figure.axes[0]), key=lambda line: len(line.get_xdata()))
+    assert (mean.get_xdata()[0], mean.get_xdata()[-1]) == (1.0, 2.0)
+    assert (mean.get_ydata()[0], mean.get_ydata()[-1]) == (30.0, 40.0)  # of 20 and 40, of 30 and 50
+    assert legend_of(figure)[-1] == "evaluations of each seed, and their mean"
+
+
+def test_evaluations_that_share_no_place_have_no_mean(tmp_path):
+    for seed in (1, 2):
+        made_run(tmp_path / f"{seed}", f"run.seed={seed}", returns=RETURNS, evaluations=[(seed, 5.0)])
+    axis = drawn(tmp_path).axes[0]
+    assert len(hollow(axis)) == 2
+    assert [line for line in dashed(axis) if len(line.get_xdata()) > 2] == []
+
+
+def test_many_evaluations_do_not_hide_the_line(tmp_path):
+    made_run(tmp_path / "run", returns=RETURNS, evaluations=[(place, 5.0) for place in range(1000)])
+    (marks,) = hollow(drawn(tmp_path).axes[0])
+    assert len(marks.get_xdata()) / marks.get_markevery() <= 50
+
+
+def test_nothing_is_said_of_evaluations_where_none_is_drawn(tmp_path):
+    made_run(tmp_path / "run", returns=RETURNS, evaluations=[(1, 25.0)])
+    figure = drawn(tmp_path, only=("lag",))
+    assert hollow(figure.axes[0]) == []
+    assert figure.legends == []
+
+
 # ---- files
 
 

@@ -1,14 +1,13 @@
-"""Curves out of a file of JSON lines, however long it is, without reading it whole.
+"""Reads metrics.jsonl and eval.jsonl, however long they are, without reading a long one whole.
 
 A short stretch is read line by line. Of a long one, evenly spaced places are looked at and the first whole line after
 each is taken: ten million lines open as fast as a thousand. Whoever follows a growing file says how far they have read
-and gets what came since. Lines that are torn or foreign are passed over.
+and gets what came since. Lines that are torn or foreign are passed over. `sinks/jsonl.py` writes them.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import os
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -33,19 +32,31 @@ class Stretch(NamedTuple):
 NOTHING = Stretch([], 0, 0, False)
 
 
-def read(path: Path, points: int, start: int = 0) -> Stretch:
-    """At most about `points` lines between `start` and the end of the file, the first and the last among them."""
+def read(path: Path, points: int, start: int = 0, whole: int = 0) -> Stretch:
+    """At most about `points` lines between `start` and the end of the file, the first and the last among them.
+
+    Of a stretch that has at most `whole` bytes no line is left out, however many there are.
+    """
     try:
         with open(path, "rb", buffering=0) as file:
             status = os.fstat(file.fileno())
             end = last_line_end(file, start, status.st_size)
-            if end - start > READ_WHOLE * points:
+            if end - start > max(whole, READ_WHOLE * points):
                 return Stretch(glance(file, points, start, end), end, status.st_ino, sampled=True)
             file.seek(start)
             lines = parse_all(read_exactly(file, end - start))
-            return Stretch(thinned(lines, points), end, status.st_ino, sampled=len(lines) > points)
+            most = len(lines) if end - start <= whole else points
+            return Stretch(thinned(lines, most), end, status.st_ino, sampled=len(lines) > most)
     except OSError:
         return NOTHING
+
+
+def read_all(path: Path) -> list[dict[str, Any]]:
+    """Every line; for files that are never long."""
+    try:
+        return parse_all(whole_lines(path.read_bytes(), from_start=True))
+    except OSError:
+        return []
 
 
 def follow(path: Path, points: int, file: int, after: int) -> tuple[Stretch, bool]:
@@ -71,14 +82,7 @@ def last(path: Path) -> dict[str, Any] | None:
     """The last line that can be read."""
     try:
         with open(path, "rb", buffering=0) as file:
-            size, length = os.fstat(file.fileno()).st_size, GLANCE
-            while True:
-                start = max(0, size - length)
-                file.seek(start)
-                lines = parse_all(whole_lines(read_exactly(file, size - start), start == 0))
-                if lines or start == 0 or length > LONGEST_LINE:
-                    return lines[-1] if lines else None
-                length *= 4
+            return last_between(file, 0, os.fstat(file.fileno()).st_size)
     except OSError:
         return None
 
@@ -92,11 +96,23 @@ def glance(file: BinaryIO, points: int, start: int, end: int) -> list[dict[str, 
             seen = at
             if (line := parse(text)) is not None:
                 lines.append(line)
-    file.seek(max(start, end - GLANCE))
-    tail = parse_all(whole_lines(read_exactly(file, min(GLANCE, end - start)), False))
-    if tail and (not lines or tail[-1] != lines[-1]):
-        lines.append(tail[-1])
+    tail = last_between(file, start, end)
+    if tail is not None and (not lines or tail != lines[-1]):
+        lines.append(tail)
     return lines
+
+
+def last_between(file: BinaryIO, start: int, end: int) -> dict[str, Any] | None:
+    """The last line that can be read, looked for from the end; `start` is where a line begins."""
+    length = GLANCE
+    while True:
+        begin = max(start, end - length)
+        file.seek(begin)
+        text = whole_lines(read_exactly(file, end - begin), begin == start)
+        found = next((line for part in reversed(text.split(b"\n")) if (line := parse(part)) is not None), None)
+        if found is not None or begin == start or length > LONGEST_LINE:
+            return found
+        length *= 4
 
 
 def line_after(file: BinaryIO, place: int) -> tuple[int, bytes]:
@@ -160,18 +176,3 @@ def thinned(lines: list[dict[str, Any]], points: int) -> list[dict[str, Any]]:
         return lines
     step = (len(lines) - 1) / max(1, points - 1)
     return [lines[round(number * step)] for number in range(points)]
-
-
-def columns(lines: list[dict[str, Any]]) -> dict[str, list[float | int | None]]:
-    """A list per name, with None where a line has no number of that name: shorter than the lines, and ready to draw."""
-    names = dict.fromkeys(name for line in lines for name, value in line.items() if number(value) is not None)
-    return {name: [number(line.get(name)) for line in lines] for name in names}
-
-
-def number(value: Any) -> float | int | None:
-    """A finite number with as many digits as a screen can show, or None."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    if isinstance(value, int):
-        return value if abs(value) < 2**53 else float(value)
-    return float(f"{value:.7g}") if math.isfinite(value) else None

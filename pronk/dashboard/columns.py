@@ -1,0 +1,21 @@
+"""Lines of metrics as the page draws them: a list of numbers per name."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+
+def columns(lines: list[dict[str, Any]]) -> dict[str, list[float | int | None]]:
+    """A list per name, with None where a line has no number of that name: shorter than the lines, and ready to draw."""
+    names = dict.fromkeys(name for line in lines for name, value in line.items() if number(value) is not None)
+    return {name: [number(line.get(name)) for line in lines] for name in names}
+
+
+def number(value: Any) -> float | int | None:
+    """A finite number with as many digits as a screen can show, or None."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    if isinstance(value, int):
+        return value if abs(value) < 2**53 else float(value)
+    return float(f"{value:.7g}") if math.isfinite(value) else None

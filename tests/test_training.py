@@ -1,0 +1,81 @@
+"""The loop of training.py, fed with unrolls made by hand: how old is what it learns from?"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from processes import read_metrics
+
+from pronk import training
+from pronk.checkpoint import RunDirectory
+from pronk.config import load_config
+from pronk.launch import Play
+from pronk.starting import learner_for
+from pronk.transport.local import LocalTransport
+from pronk.types import Parameters
+
+LENGTH, ENVS = 5, 2  # of an unroll; two of them are a batch
+SIZES = (f"actors.unroll_length={LENGTH}", f"actors.envs={ENVS}", f"learner.batch_size={2 * ENVS}", "actors.count=1")
+STEPS = LENGTH * 2 * ENVS  # of a batch
+
+
+class Hands(LocalTransport):
+    """Instead of an actor: unrolls that say which parameters they were played with."""
+
+    def __init__(self, play: Play, versions: list[int]) -> None:
+        super().__init__(play.layout)
+        self._versions = iter(versions)
+        self.published: list[int] = []
+        self.while_waiting = self.fill
+
+    def fill(self) -> None:
+        with self.unroll() as unroll:
+            unroll.valid[:] = True
+            unroll.episode_return[:] = np.nan
+            unroll.version[:] = next(self._versions)
+
+    def publish(self, parameters: Parameters) -> None:
+        super().publish(parameters)
+        self.published.append(parameters.version)
+
+
+@pytest.mark.parametrize(
+    ("passes", "versions", "means", "columns"),
+    [
+        # Four updates, of versions 0, 1, 2 and 3; every unroll has two columns.
+        (1, [0, 0, 0, 1, 0, 2, 1, 1], [0.0, 0.5, 1.0, 2.0], {"0": 8, "1": 2, "2": 6}),
+        # Every batch twice: the second time it is one update older. Updates of versions 0 and 1, 2 and 3, and 4.
+        (2, [0, 0, 1, 2, 4, 4], [0.0, 1.0, 0.5, 1.5, 0.0], {"0": 10, "1": 8, "2": 2}),
+    ],
+)
+def test_lag_is_the_version_that_is_updated_minus_the_one_that_played(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    passes: int,
+    versions: list[int],
+    means: list[float],
+    columns: dict[str, int],
+) -> None:
+    ports = []
+
+    @contextlib.contextmanager
+    def playing(play: Play) -> Iterator[tuple[Hands, Callable[[], None]]]:
+        ports.append(Hands(play, versions))
+        yield ports[-1], lambda: None
+
+    monkeypatch.setattr(training, "playing", playing)
+    ending = ("run.stop_return=null", f"run.total_steps={STEPS * len(versions) // 2}")
+    every_update = "run.log_every_seconds=1e-9"
+    settings = [*SIZES, *ending, every_update, f"learner.passes={passes}", "transport=local"]
+    config = load_config("catch", settings).resolved()
+    run = RunDirectory.create(config, tmp_path / "run", "lag")
+    summary = training.Training(config, run, learner_for(config), False, pytest.fail).go(None)
+    assert (summary["outcome"], summary["updates"]) == ("finished", len(means))
+    assert [line["policy_lag"] for line in read_metrics(run.path)] == means
+    assert json.loads(run.lag.read_text())["columns"] == columns
+    assert ports[0].published == [number + 1 for number in range(len(means))]
