@@ -101,7 +101,7 @@ def test_what_needs_no_tensors_runs_without_torch():
         ".".join(["pronk", *file.relative_to(ROOT).with_suffix("").parts]).removesuffix(".__init__")
         for file in FILES
         if unit_of(file) not in WHERE_TENSORS_ARE | {"actor", "evaluator", "hub", "__main__"}
-        and file.name not in ("serial.py", "joining.py")
+        and file.name not in ("serial.py", "joining.py", "fleet.py", "launching.py", "ray_cluster.py")
     ]
     assert {"pronk", "pronk.cli", "pronk.transport.shared_memory", "pronk.launch.local"} <= set(light)
     program = f"import sys, {', '.join(light)}; print('torch' in sys.modules)"

@@ -320,6 +320,7 @@ def test_resolving_leaves_nothing_open_but_what_a_run_must_find_out():
         "learner.device",
         "learners.count",
         "transport.max_actors",
+        "launch.learner_gpus",
         "evaluation.envs",
     ]
     assert config.resolved() == config
