@@ -22,9 +22,7 @@ from pronk.fleet.mirror import Outgoing
 
 MIRROR_SECONDS = 1.0  # between two looks at the run directory
 FILES_VARIABLE = "PRONK_FILES"
-START = (
-    "import sys; from pronk.lifeline import die_with_parent; die_with_parent({}); from pronk.cli import main; main()"
-)
+START = "from pronk.fleet.attended import main; main({})"
 
 
 class Attendant:

@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 from pronk.checkpoint import RunDirectory
 from pronk.fleet.base import Event
-from pronk.fleet.members import Member, Post
+from pronk.fleet.members import Member, Post, listening
 from pronk.fleet.mirror import Incoming
 from pronk.fleet.plan import Plan, Seat
 from pronk.fleet.progress import Progress
@@ -107,10 +107,11 @@ class Fleet:
 
     def _line(self, member: Member, line: str) -> None:
         self._unwritten.append((member, line))
-        address = member.listens_at(line) if member.role == "learner" else None
-        if address:
-            self._progress.say(f"{member.title} listens on {address}")
-            self._addresses[member.index] = address
+        told = listening(line) if member is self._learners[0] else None
+        if told:
+            learner, port = self._learners[told[0]], told[1]
+            self._addresses[learner.index] = f"{learner.host}:{port}"
+            self._progress.say(f"{learner.title} listens on {self._addresses[learner.index]}")
         if self._addresses:
             self._write_logs()
 

@@ -13,7 +13,7 @@ from pronk.fleet.base import Attended, Event, Job
 
 FIRST_BACKOFF, LAST_BACKOFF = 1.0, 30.0  # seconds
 YOUNG_SECONDS = 60.0  # an end so soon counts as one in a row
-LISTENING = re.compile(r"listening on \S+:(\d+) ")
+LISTENING = re.compile(r"(?:learner (\d+)\W.*)?\blistening on \S+:(\d+) ")
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,12 @@ class Post:
     host: str | None = None
     """As other machines reach it; None: the attendant tells."""
     devices: str | None = None
+
+
+def listening(line: str) -> tuple[int, int] | None:
+    """Which learner, and at which port, if that is what a learner's line tells. Learner 0 speaks for all."""
+    found = LISTENING.search(line)
+    return (int(found[1] or 0), int(found[2])) if found else None
 
 
 class Member:
@@ -87,11 +93,6 @@ class Member:
             elif "exit" in event or "lost" in event:
                 self._ended(event)
         return happened
-
-    def listens_at(self, line: str) -> str | None:
-        """The address that a learner's line tells."""
-        found = LISTENING.search(line)
-        return f"{self.host}:{found[1]}" if found else None
 
     def stop(self) -> None:
         """Ask for an orderly end."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import socket
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,8 +18,10 @@ from pronk.fleet.launching import Say, launch
 from pronk.fleet.members import Post
 from pronk.named import import_extra
 from pronk.sinks import Sink
+from pronk.transport.security import split_address
 from pronk.types import UserError
 
+CONNECT_SECONDS = 10.0
 LOOK_SECONDS = 2.0  # between two looks at how large the cluster is
 
 
@@ -56,9 +59,11 @@ def cluster(address: str | None) -> Iterator[Callable[[], dict[str, float]]]:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # what a process without GPUs sees stays ours
         try:
+            if address and address != "auto":  # Ray would try for minutes
+                socket.create_connection(split_address(address.removeprefix("ray://")), CONNECT_SECONDS).close()
             ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
-        except ConnectionError as error:
-            reason = str(error).splitlines()[0]
+        except (ConnectionError, OSError) as error:
+            reason = (str(error) or type(error).__name__).splitlines()[0]
             raise UserError(f"launch.address: no Ray cluster at {address or 'hand'}: {reason}") from None
     try:
         yield ray.cluster_resources
@@ -79,7 +84,9 @@ class Room:
             enough = resources().get("GPU", 0) >= self._learners and config.learner.device != "cpu"
             gpus = 1.0 if enough else 0.0
         learner = {"num_cpus": self._settings.learner_cpus, "num_gpus": gpus}
-        self.learners = [Post("Ray", lambda: OnRay(learner, nearby=True)) for _ in range(self._learners)]
+        # Learner 0 writes the run directory: on this machine, if that is large enough for it.
+        first = Post("Ray", lambda: OnRay(learner, this_node_for(learner)))
+        self.learners = [first, *(Post("Ray", lambda: OnRay(learner)) for _ in range(self._learners - 1))]
 
     def for_actors(self) -> int:
         """How many fit beside the learners, or how many are wanted."""
@@ -111,17 +118,25 @@ class Attending(Attendant):
         return event
 
 
+def this_node_for(needs: dict[str, float]) -> str | None:
+    """This machine's node, if it could ever hold that."""
+    import ray
+
+    here = ray.get_runtime_context().get_node_id()
+    has: dict[str, float] = next((node["Resources"] for node in ray.nodes() if node["NodeID"] == here), {})
+    return here if has.get("CPU", 0) >= needs["num_cpus"] and has.get("GPU", 0) >= needs["num_gpus"] else None
+
+
 class OnRay:
     """One of Ray's actors per process."""
 
-    def __init__(self, needs: dict[str, float], nearby: bool = False) -> None:
-        """`nearby`: on this machine if there is room, where the run directory is."""
+    def __init__(self, needs: dict[str, float], node: str | None = None) -> None:
+        """`node`: where it is to run, if that still exists."""
         import ray
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         options: dict[str, Any] = {**needs, "max_restarts": 0}
-        if nearby:
-            node = ray.get_runtime_context().get_node_id()
+        if node:
             options["scheduling_strategy"] = NodeAffinitySchedulingStrategy(node, soft=True)
         remote: Any = ray.remote(Attending)
         self._actor = remote.options(**options).remote(os.getcwd())
