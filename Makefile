@@ -6,7 +6,7 @@ BIN    := .venv/bin
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help install browser train test test-slow lint bench docs clean
+.PHONY: help install browser sshd train test test-slow lint bench docs clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -20,21 +20,26 @@ install: .venv/installed  ## make .venv with everything in it
 	$(BIN)/pip install --quiet --editable '.[dev]'
 	@touch $@
 
-# For the tests of the dashboard, which are skipped without it. Only root can install packages, and only some
-# distributions have these, so not having a browser never fails anything.
-browser:  ## install a headless Chromium for the tests of the dashboard, where possible
-	@command -v chromedriver >/dev/null || \
-		{ [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && echo "installing Chromium for the tests" && \
-		  { apt-get -q install -y --no-install-recommends chromium chromium-driver >/dev/null 2>&1 || \
+# $(call from_distribution,PROGRAM,PACKAGES,WHAT IS SKIPPED WITHOUT IT). Only root can install packages, and only some
+# distributions have these, so not having one never fails anything.
+from_distribution = PATH=$$PATH:/usr/sbin command -v $(1) >/dev/null || \
+		{ [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && echo "installing $(1) for the tests" && \
+		  { apt-get -q install -y --no-install-recommends $(2) >/dev/null 2>&1 || \
 		    { apt-get -q update >/dev/null 2>&1 && \
-		      apt-get -q install -y --no-install-recommends chromium chromium-driver >/dev/null 2>&1; }; }; } || \
-		echo "no Chromium with chromedriver: the tests of the dashboard's pages will be skipped"
+		      apt-get -q install -y --no-install-recommends $(2) >/dev/null 2>&1; }; }; } || \
+		echo "no $(1): $(3) will be skipped"
+
+browser:  ## install a headless Chromium for the tests of the dashboard, where possible
+	@$(call from_distribution,chromedriver,chromium chromium-driver,the tests of the dashboard's pages)
+
+sshd:  ## install an SSH server for the tests of `pronk launch`, where possible
+	@$(call from_distribution,sshd,openssh-server openssh-client,the tests of pronk launch)
 
 train: install  ## train CartPole until it is solved, then play it
 	$(BIN)/pronk train cartpole
 	$(BIN)/pronk eval last --episodes 100
 
-test: lint browser  ## lint, then every test that is not slow
+test: lint browser sshd  ## lint, then every test that is not slow
 	$(BIN)/pytest
 
 test-slow: install  ## the long trainings that back the claims in docs/results

@@ -47,6 +47,7 @@ def test_a_lost_node_is_survived_and_a_new_one_is_used(cluster, tmp_path):
     assert read_summary(tmp_path / "run")["outcome"] == "interrupted"
 
 
+@pytest.mark.slow
 def test_two_learners_with_actors_of_their_own(cluster, tmp_path):
     room = cluster.add_node(num_cpus=2)
     with on(cluster, tmp_path / "run", "catch", *SMALL, "learners=2", "learner.batch_size=32") as training:
