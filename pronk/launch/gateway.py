@@ -19,6 +19,7 @@ from typing import Any
 from pronk import child
 from pronk.config import Config
 from pronk.launch.base import Play, Watch
+from pronk.launch.board import ActorState
 from pronk.launch.crowd import Crowd
 from pronk.launch.local import LocalLauncher
 from pronk.transport import LearnerPort
@@ -47,7 +48,7 @@ def playing(play: Play) -> Iterator[tuple[LearnerPort, Watch]]:
     port = SharedMemoryTransport(play.layout, nbytes, in_memory, actors.slots, gateway_slots=most * actors.slots)
     port.publish(play.parameters)
     gateway = GatewayLauncher(play, port, in_memory, most)
-    with LocalLauncher(play, gateway if own_over_grpc else port) as launcher, gateway, port:
+    with LocalLauncher(play, gateway if own_over_grpc else port, gateway.guests) as launcher, gateway, port:
         gateway.start()
         launcher.start()
 
@@ -89,6 +90,8 @@ class GatewayLauncher:
     def __init__(self, play: Play, transport: SharedMemoryTransport, number: int, most: int) -> None:
         self._play, self._transport, self._number, self._most = play, transport, number, most
         settings = play.config.transport
+        assert isinstance(play.config.actors.count, int), "resolved"
+        self._own = play.config.actors.count  # numbered before all others
         self._address = settings.address or LOOPBACK
         # The learner's own actors come in plain text from this machine, whatever others must show.
         self._own_address = LOOPBACK if settings.name == "grpc" and settings.address else None
@@ -98,6 +101,7 @@ class GatewayLauncher:
         self._learner, self._inner_token = secrets.token_hex(16), secrets.token_hex(32)
         self._process: subprocess.Popen[bytes] | None = None
         self._events = b""
+        self._guests: dict[int, str] = {}  # actors of other machines, with what they call themselves
         self._lives = self._failures = 0
         self._started_at = self._due = 0.0
         self.crowd = Crowd(play)
@@ -145,6 +149,23 @@ class GatewayLauncher:
         self.crowd.say_who_is_there()
         if self._process.poll() is not None:
             self._died()
+
+    def guests(self) -> list[ActorState]:
+        """Actors of other machines."""
+        port, slots = self._transport, self._play.config.actors.slots
+        return [
+            ActorState(
+                actor,
+                "waiting" if port.filled(actor) == slots else "playing",
+                port.delivered(actor),
+                port.filled(actor),
+                slots,
+                silent_seconds=round(port.silent_seconds(actor), 1),
+                place=name,
+            )
+            for actor, name in sorted(self._guests.items())
+            if actor >= self._own
+        ]
 
     # What `LocalLauncher` asks of a transport, where the learner's own actors come through the gateway.
 
@@ -231,6 +252,11 @@ class GatewayLauncher:
             elif "failed" in event:
                 raise UserError(f"transport.address: cannot listen on {self._address}: {event['failed']}")
             else:
+                if "joined" in event:
+                    self._guests[event["joined"]] = event["name"]
+                    self._transport.restarted(event["joined"])
+                else:
+                    self._guests.pop(event["left"], None)
                 self.crowd.playing = event["playing"]
                 self._transport.room = self._play.config.actors.slots * (self._number + event["playing"])
 
@@ -245,6 +271,7 @@ class GatewayLauncher:
             raise Failure(f"the gateway ended {self._failures} times in a row; its log ends with:\n{end}")
         self._due = time.monotonic() + FIRST_BACKOFF * self._failures
         self.crowd.playing = 0
+        self._guests.clear()
         self._play.say(f"the gateway ended (code {code}); it starts again. Its log: {self._log}")
 
     def _bury(self) -> None:

@@ -11,7 +11,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -85,11 +85,12 @@ class Worker:
 class LocalLauncher:
     """`actors.count` processes."""
 
-    def __init__(self, play: Play, transport: Tickets) -> None:
+    def __init__(self, play: Play, transport: Tickets, guests: Callable[[], list[ActorState]] = list) -> None:
+        """`guests`: actors that others look after, to be shown beside these."""
         assert isinstance(play.config.actors.count, int), "resolved"
         self._play, self._settings, self._transport = play, play.config.actors, transport
         self._workers = [Worker(index) for index in range(play.config.actors.count)]
-        self._watched = 0.0
+        self._guests, self._watched = guests, 0.0
         self._board = Board(play)
 
     def __enter__(self) -> LocalLauncher:
@@ -124,7 +125,7 @@ class LocalLauncher:
                 self._died(worker)
             elif self._transport.silent_seconds(worker.index) > self._settings.timeout_seconds:
                 self._hangs(worker)
-        self._board.show(lambda: [self._seen(worker) for worker in self._workers])
+        self._board.show(lambda: [*map(self._seen, self._workers), *self._guests()])
 
     def _seen(self, worker: Worker) -> ActorState:
         port, slots = self._transport, self._settings.slots

@@ -144,7 +144,7 @@ class Gateway:
     def joined(self, session: Session) -> None:
         """It plays from now on."""
         self.notes.write(f"actor {session.index} joins: {session.name}")
-        self._tell({"joined": session.name, "playing": self._playing()})
+        self._tell({"joined": session.index, "name": session.name, "playing": self._playing()})
 
     def left(self, session: Session, why: str) -> None:
         """Its number is free again. What it sent stays."""
@@ -154,7 +154,7 @@ class Gateway:
         if session.playing:
             session.playing = False
             self.notes.write(f"actor {session.index} leaves: {session.name}; {why}")
-            self._tell({"left": session.name, "playing": self._playing()})
+            self._tell({"left": session.index, "playing": self._playing()})
 
     def _playing(self) -> int:
         return sum(session.playing for session in self._sessions)

@@ -1,6 +1,7 @@
 """A learner and actors that come and go over the network: real processes, real signals, real sockets."""
 
 import contextlib
+import json
 import os
 import signal
 import socket
@@ -13,6 +14,12 @@ from through_grpc import make_certificate
 
 TOKEN = "correct-horse-battery-staple"
 pytestmark = pytest.mark.timeout(600)
+
+
+def guests(board):
+    """Actors of other machines, as the dashboard sees them."""
+    actors = json.loads(board.read_text())["actors"] if board.exists() else []
+    return [one for one in actors if "127.0.0.1" in one["place"]]
 
 
 @pytest.fixture
@@ -35,6 +42,9 @@ def test_actors_join_leave_and_die_while_the_learner_learns(tmp_path, secured):
         learner.wait_for_steps(2000)
         for actor in (first, second):
             actor.wait_until_it_says("joined")
+        board = tmp_path / "run/logs/actors.json"
+        learner.wait_until(lambda: len(guests(board)) == 2, "that the board shows both")
+        assert all(one["state"] in ("playing", "waiting") and one["unrolls"] for one in guests(board))
         first.send(signal.SIGKILL)
         learner.wait_for_steps(2000)
         third = stack.enter_context(

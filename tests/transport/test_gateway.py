@@ -318,7 +318,7 @@ def test_what_an_actor_sent_before_its_end_arrives():
         send(port, 1.0)
         until(lambda: served.port.waiting == 1)
         port.connection.close()
-        until(lambda: served.events[-1].get("left"))
+        until(lambda: "left" in served.events[-1])
         assert take(served) == [1.0]
 
 

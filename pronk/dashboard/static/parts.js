@@ -81,7 +81,7 @@ export function actorTable(run) {
     make("td", {}, slots(one)),
     make("td", { class: "number" }, `${one.lives ?? "–"}`),
     make("td", { class: "less" }, one.pid ? `${one.place}, pid ${one.pid}` : one.place ?? "–"),
-    make("td", { class: "less mono" }, `logs/actor-${String(one.actor).padStart(3, "0")}.log`)));
+    make("td", { class: "less mono" }, one.place && one.place !== "this machine" ? "there" : `logs/actor-${String(one.actor).padStart(3, "0")}.log`)));
   const table = make("table", {},
     make("caption", { class: "unseen" }, "Actors"),
     make("thead", {}, make("tr", {}, head.map((label) => make("th", { scope: "col", class: [numbers.has(label) ? "number" : "", ["Place", "Log"].includes(label) ? "less" : ""].join(" ").trim() || null }, label)))),
