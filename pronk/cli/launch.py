@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -55,4 +56,4 @@ def launch(
         display=display,
         say=(lambda message: None) if quiet else say,
     )
-    end_with(summary, quiet)
+    end_with(summary, quiet, f"pronk launch {{}} --resume --hosts {shlex.quote(str(hosts))}")

@@ -81,7 +81,8 @@ def train(
         summary = run_training(config, run_dir=run_dir, name=title, resume=resume, display=display, say=say)
     except TrainingInterrupted as interrupted:
         summary = interrupted.summary
-    end_with(summary, quiet)
+    where = " launch=ray" if config.launch.name == "ray" else ""
+    end_with(summary, quiet, f"pronk train {{}} --resume{where}")
 
 
 def plan_of(
@@ -94,7 +95,10 @@ def plan_of(
     if not resume:
         return load_config(source, changes), plain_name(Path(source).name), run_dir
     run = find_run(str(run_dir or source))
-    return load_config(run.config, changes), run.path.name, run.path  # its own configuration, with changes on top
+    from pronk.fleet.plan import on_its_own
+
+    config = load_config(run.config, changes)  # its own, with the changes on top
+    return on_its_own(config), run.path.name, run.path
 
 
 def display_for(title: str, config: Config, quiet: bool) -> tuple[Display | PlainLines | None, Callable[[str], None]]:
@@ -109,10 +113,10 @@ def display_for(title: str, config: Config, quiet: bool) -> tuple[Display | Plai
     return Display(title, config.run.total_steps, config.run.stop_return, out), lambda message: warn(message, out)
 
 
-def end_with(summary: dict[str, Any], quiet: bool) -> None:
-    """Say how it ended, and exit."""
+def end_with(summary: dict[str, Any], quiet: bool, go_on: str) -> None:
+    """Say how it ended, and exit. `go_on` is how to, with {} for the run."""
     if not quiet:
-        show_summary(summary)
+        show_summary(summary, go_on)
     raise typer.Exit(INTERRUPTED if summary["outcome"] == "interrupted" else 0)
 
 
@@ -148,7 +152,7 @@ def evaluate_newest(source: str, changes: list[str], run_dir: Path | None) -> No
     show_evaluation(played.summary())
 
 
-def show_summary(summary: dict[str, Any]) -> None:
+def show_summary(summary: dict[str, Any], go_on: str) -> None:
     """How it ended, and what to do next."""
     from pronk.sinks.console import duration, evaluation
 
@@ -174,6 +178,6 @@ def show_summary(summary: dict[str, Any]) -> None:
         ("use it", f"import pronk; policy = pronk.load({run!r})"),
     ]
     if summary["outcome"] == "interrupted":
-        hints.insert(0, ("go on", f"pronk train {shlex.quote(run)} --resume"))
+        hints.insert(0, ("go on", go_on.format(shlex.quote(run))))
     for what, how in hints:
         out.print(Text(f"  {what:<12}{how}"), soft_wrap=True)

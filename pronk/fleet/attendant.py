@@ -17,11 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from pronk.config import available_cores
-from pronk.fleet.base import FILES, Event
+from pronk.fleet.base import FILES, FILES_VARIABLE, Event
 from pronk.fleet.mirror import Outgoing
 
 MIRROR_SECONDS = 1.0  # between two looks at the run directory
-FILES_VARIABLE = "PRONK_FILES"
 START = "from pronk.fleet.attended import main; main({})"
 
 

@@ -9,8 +9,8 @@ Event = dict[str, Any]
 """One of {"here": ...}, {"started": pid, "shared": bool}, {"line": text}, {"file": path, ...}, {"gone": path},
 {"exit": code} and, where the carrier itself failed, {"lost": why}. Plain values only."""
 
-FILES = "{files}"
-"""In a job's arguments: the private folder that its files are put in."""
+FILES, FILES_VARIABLE = "{files}", "PRONK_FILES"
+"""In a job's arguments, and in its environment: the private folder that its files are put in."""
 
 
 @dataclass(frozen=True)

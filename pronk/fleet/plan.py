@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import Any
 
 from pronk.config import Config
-from pronk.fleet.base import FILES, Job
+from pronk.fleet.base import FILES, FILES_VARIABLE, Job
 from pronk.fleet.keys import SERVER_NAME, Keys
 from pronk.transport.security import TOKEN_VARIABLE, is_loopback
 from pronk.types import UserError
@@ -27,6 +28,21 @@ class Seat:
     rank_here: int
     count_here: int
     devices: str | None = None
+
+
+def on_its_own(config: Config) -> Config:
+    """What a fleet wrote into a run's configuration for its own processes is nothing to anybody else who goes on."""
+    if FILES_VARIABLE in os.environ or config.transport.certificate != f"${FILES_VARIABLE}/{CERTIFICATE}":
+        return config
+    fixed = not str(config.transport.address).endswith(":0")
+    return config.replace(
+        {
+            "transport.address": config.transport.address if fixed else None,
+            "transport.certificate": None,
+            "transport.private_key": None,
+            "actors.count": config.actors.count or "auto",
+        }
+    )
 
 
 class Plan:
@@ -83,8 +99,8 @@ class Plan:
         nearby = all(is_loopback(seat.host) for seat in seats)
         changes: dict[str, Any] = {
             "transport.address": self._config.transport.address or f"{LOOPBACK if nearby else EVERYWHERE}:0",
-            "transport.certificate": f"$PRONK_FILES/{CERTIFICATE}",
-            "transport.private_key": f"$PRONK_FILES/{PRIVATE_KEY}",
+            "transport.certificate": f"${FILES_VARIABLE}/{CERTIFICATE}",
+            "transport.private_key": f"${FILES_VARIABLE}/{PRIVATE_KEY}",
             "actors.count": 0,
         }
         if len(seats) == 1 and self._config.learner.threads == "auto":

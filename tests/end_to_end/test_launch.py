@@ -6,7 +6,7 @@ import signal
 import sys
 
 import pytest
-from processes import Training, descendants_of, is_running, read_metrics, read_summary, wait_until
+from processes import Training, command_line, descendants_of, is_running, read_metrics, read_summary, wait_until
 from sshd import SSHD, running_sshd
 
 pytestmark = [
@@ -92,8 +92,15 @@ def test_what_dies_comes_back_and_ctrl_c_leaves_nothing(hosts):
         assert launch.wait(120) == 130
         launch.assert_nothing_left()
         wait_until(lambda: not any(map(is_running, everything)), 10, "the end of everything on the hosts")
-    assert read_summary(hosts.folder / "run")["outcome"] == "interrupted"
-    assert "--resume" in launch.out
+    run = hosts.folder / "run"
+    assert read_summary(run)["outcome"] == "interrupted"
+    assert "pronk launch run --resume" in launch.out
+    steps = read_summary(run)["env_steps"]
+    with hosts.launch("run", "--resume", f"run.total_steps={steps + 5000}") as launch:
+        assert launch.wait(200) == 0
+    assert read_summary(run)["env_steps"] >= steps + 5000
+    here = command_line("train", run, "--resume", f"run.total_steps={steps + 10000}", "actors.count=1")
+    assert here.code == 0, "one machine alone can go on, too"
 
 
 def test_when_the_launcher_is_killed_the_hosts_tidy_up(hosts):
