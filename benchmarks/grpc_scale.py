@@ -130,7 +130,7 @@ def take(
         assert all(client.poll() is None for client in clients), "a client ended"
     joined = time.monotonic() - began
     count, most, began = sum(due.values()), 0.0, time.monotonic()
-    gateway = gateway_pid()
+    gateway = gateway_pid(clients)
     while (seconds := time.monotonic() - began) < options.seconds:
         one()
         if int(seconds) != int(time.monotonic() - began):
@@ -148,19 +148,11 @@ def take(
     }
 
 
-def gateway_pid() -> int:
-    for entry in Path("/proc").iterdir():
-        ours = entry.name.isdigit() and f"PPid:\t{os.getpid()}\n" in read(entry / "status")
-        if ours and "gateway_process" in read(entry / "cmdline"):
-            return int(entry.name)
-    raise RuntimeError("no gateway")
-
-
-def read(path: Path) -> str:
-    try:
-        return path.read_text(errors="replace")
-    except OSError:
-        return ""
+def gateway_pid(clients: list[subprocess.Popen[bytes]]) -> int:
+    """The one child of this process that is not a client."""
+    children = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
+    [gateway] = {int(child) for child in children} - {client.pid for client in clients}
+    return gateway
 
 
 def memory_of(pid: int) -> float:
