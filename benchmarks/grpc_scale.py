@@ -157,7 +157,7 @@ def gateway_pid(clients: list[subprocess.Popen[bytes]]) -> int:
 
 def memory_of(pid: int) -> float:
     """MB, slots included: they are mapped and touched there."""
-    return int(read(Path(f"/proc/{pid}/statm")).split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 def show(options: argparse.Namespace, layout: UnrollLayout, figures: dict[str, Any], log: str) -> None:
