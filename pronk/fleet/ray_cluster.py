@@ -22,6 +22,7 @@ from pronk.transport.security import split_address
 from pronk.types import UserError
 
 CONNECT_SECONDS = 10.0
+ASK_SECONDS = 0.25  # between an answer of an attendant and the next question
 LOOK_SECONDS = 2.0  # between two looks at how large the cluster is
 
 
@@ -141,6 +142,7 @@ class OnRay:
         remote: Any = ray.remote(Attending)
         self._actor = remote.options(**options).remote(os.getcwd())
         self._question = self._actor.here.remote()
+        self._answered = 0.0
         self._ended = False
 
     def start(self, job: Job) -> None:
@@ -151,7 +153,13 @@ class OnRay:
         """See `Attended`."""
         import ray
 
-        if self._ended or not ray.wait([self._question], timeout=0)[0]:
+        if self._ended:
+            return []
+        if self._question is None:
+            if time.monotonic() - self._answered < ASK_SECONDS:
+                return []
+            self._question = self._actor.events.remote()
+        if not ray.wait([self._question], timeout=0)[0]:
             return []
         try:
             answer = ray.get(self._question)
@@ -160,8 +168,7 @@ class OnRay:
             return [{"lost": str(error).strip().splitlines()[0]}]
         happened = answer if isinstance(answer, list) else [answer]
         self._ended = any("exit" in event for event in happened)
-        if not self._ended:
-            self._question = self._actor.events.remote()
+        self._question, self._answered = None, time.monotonic()
         return happened
 
     def stop(self) -> None:
