@@ -167,7 +167,8 @@ def show(options: argparse.Namespace, layout: UnrollLayout, figures: dict[str, A
     print(f"{options.actors} actors x {options.envs} environments, {available_cores()} cores")
     print(f"an unroll of {steps} steps has {megabytes:.2f} MB")
     print(f"all had sent one after {figures['joined']:.1f} s; each sent {figures['least']} to {figures['most']}")
-    print(f"lost, doubled or out of order: {len(wrong)}; refused: {log.count('refused')}")
+    refused = [line for line in log.splitlines() if "refused" in line]
+    print(f"lost, doubled or out of order: {len(wrong)}; refused: {len(refused)}", *refused, sep="\n    ")
     print(f"ingest: {rate:,.0f} unrolls/s = {rate * megabytes:,.0f} MB/s = {rate * steps:,.0f} steps/s")
     wanted = PAPER_STEPS / steps * megabytes
     print(
