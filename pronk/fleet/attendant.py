@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import queue
 import shutil
@@ -13,14 +14,18 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from pronk.config import available_cores
 from pronk.fleet.base import FILES, FILES_VARIABLE, Event
 from pronk.fleet.mirror import Outgoing
+from pronk.runs import is_locked
 
 MIRROR_SECONDS = 1.0  # between two looks at the run directory
+MOST_CHANGES = 16  # of files, told at once
+LOCK_SECONDS = 90.0  # for a learner that lost its fleet to write its checkpoint and go
 START = "from pronk.fleet.attended import main; main({})"
 
 
@@ -35,6 +40,8 @@ class Attendant:
         self._reader: threading.Thread | None = None
         self._files: Path | None = None
         self._mirror: Outgoing | None = None
+        self._changes: Iterator[Event] = iter(())
+        self._exit: Event | None = None
         self._looked = 0.0
         self.ended = False
 
@@ -49,15 +56,20 @@ class Attendant:
         assert self._process is None, "one process each"
         run = self._home / job["run"] if job["run"] else None
         shared = bool(job["marker"]) and (self._home / job["marker"]).exists()
-        if run and job["start_over"] and not any(run.glob("checkpoints/*.pt")):
-            shutil.rmtree(run, ignore_errors=True)
+        arguments = job["arguments"]
+        if run and job["go_on"] is not None:
+            wait_until_unlocked(run)
+            if any(run.glob("checkpoints/*.pt")):
+                arguments = job["go_on"]
+            else:
+                shutil.rmtree(run, ignore_errors=True)
         self._mirror = Outgoing(run) if run and not shared else None
         self._files = Path(tempfile.mkdtemp(prefix="pronk-"))  # for this user only
         for name, text in job["files"].items():
             (self._files / name).write_text(text)
         self._process = subprocess.Popen(
             [sys.executable, "-c", START.format(os.getpid())]
-            + [argument.replace(FILES, str(self._files)) for argument in job["arguments"]],
+            + [argument.replace(FILES, str(self._files)) for argument in arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -72,16 +84,25 @@ class Attendant:
         self._reader.start()
 
     def events(self) -> list[Event]:
-        """Since the last call. After `exit` there are no more."""
+        """Since the last call, but not too many at once. `exit` comes last, after the last changes of files."""
         happened: list[Event] = []
         with contextlib.suppress(queue.Empty):
-            while True:
-                happened.append(self._heard.get_nowait())
-        at_end = bool(happened) and "exit" in happened[-1]
-        if self._mirror and (at_end or time.monotonic() - self._looked > MIRROR_SECONDS):
+            while self._exit is None:
+                event = self._heard.get_nowait()
+                if "exit" in event:
+                    self._exit, self._looked = event, 0.0
+                else:
+                    happened.append(event)
+        changes = list(itertools.islice(self._changes, MOST_CHANGES))
+        happened += changes
+        if len(changes) == MOST_CHANGES:
+            return happened
+        if self._mirror and time.monotonic() - self._looked > MIRROR_SECONDS:
             self._looked = time.monotonic()
-            happened[len(happened) - at_end : len(happened) - at_end] = self._mirror.changes()
-        if at_end:
+            self._changes = self._mirror.changes()
+            self._mirror = None if self._exit else self._mirror  # this was the last look
+        elif self._exit:
+            happened.append(self._exit)
             self._clean()
         return happened
 
@@ -115,3 +136,10 @@ class Attendant:
         if self._files:
             shutil.rmtree(self._files, ignore_errors=True)
         self.ended = True
+
+
+def wait_until_unlocked(run: Path) -> None:
+    """Whoever has it will end, because nobody looks after it any more."""
+    deadline = time.monotonic() + LOCK_SECONDS
+    while run.is_dir() and is_locked(run) and time.monotonic() < deadline:
+        time.sleep(0.2)

@@ -5,13 +5,14 @@ One line of JSON per message. When the line is cut, or nothing is heard for a wh
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import queue
+import select
 import signal
 import sys
 import threading
-import time
 from typing import Any
 
 from pronk.fleet.attendant import Attendant
@@ -25,24 +26,16 @@ def attend() -> None:
     """Until the process has ended, or the fleet is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    heard: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
-    threading.Thread(target=listen, args=(heard,), daemon=True).start()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     attendant = Attendant(os.getcwd())
-    last_heard = time.monotonic()
+    jobs: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+    tell(attendant.here())
+    # In a thread: whoever is gone does not read either, and what is told then waits for ever.
+    threading.Thread(target=listen, args=(attendant, jobs), daemon=True).start()
     try:
-        tell(attendant.here())
         while not attendant.ended:
-            try:
-                message = heard.get(timeout=0.05)
-                last_heard = time.monotonic()
-            except queue.Empty:
-                message = {}
-            if message is None or time.monotonic() - last_heard > SILENCE_SECONDS:
-                return
-            if "start" in message:
-                attendant.start(message["start"])
-            elif "stop" in message:
-                attendant.stop()
+            with contextlib.suppress(queue.Empty):
+                attendant.start(jobs.get(timeout=0.05))
             for event in attendant.events():
                 tell(event)
     except BrokenPipeError:
@@ -51,11 +44,18 @@ def attend() -> None:
         attendant.end(GRACE_SECONDS)
 
 
-def listen(heard: queue.SimpleQueue[dict[str, Any] | None]) -> None:
-    """What the fleet says; None at its end."""
-    for line in sys.stdin:
-        heard.put(json.loads(line))
-    heard.put(None)
+def listen(attendant: Attendant, jobs: queue.SimpleQueue[dict[str, Any]]) -> None:
+    """To what the fleet says, as long as it does."""
+    heard = b""
+    while select.select([sys.stdin], [], [], SILENCE_SECONDS)[0] and (chunk := os.read(sys.stdin.fileno(), 1 << 16)):
+        *lines, heard = (heard + chunk).split(b"\n")
+        for message in map(json.loads, lines):
+            if "start" in message:
+                jobs.put(message["start"])
+            elif "stop" in message:
+                attendant.stop()
+    attendant.end(GRACE_SECONDS)
+    os._exit(0)
 
 
 def tell(event: Event) -> None:

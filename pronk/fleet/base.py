@@ -25,8 +25,9 @@ class Job:
     """The run directory there, to be mirrored here."""
     marker: str | None = None
     """A file beside the run directory; if it exists there, both machines see the same directory."""
-    start_over: bool = False
-    """Remove a run directory that has no checkpoint yet: left by a learner that died too early."""
+    go_on: list[str] | None = None
+    """Arguments to use instead where the run directory has a checkpoint. One without is removed: it was left by a
+    learner that died too early."""
 
     def plain(self) -> dict[str, Any]:
         """As JSON can hold it."""

@@ -12,6 +12,7 @@ import contextlib
 import json
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -21,15 +22,17 @@ from pronk.fleet.members import Member, Post, listening
 from pronk.fleet.mirror import Incoming
 from pronk.fleet.plan import Plan, Seat
 from pronk.fleet.progress import Progress
-from pronk.interrupts import Interrupted, Interrupts
+from pronk.interrupts import INTERRUPTED, Interrupted, Interrupts
 from pronk.types import Failure, UserError
 
 LOOK_SECONDS = 0.05
-JUDGE_SECONDS = 5.0  # between the end of one learner and the question whose fault it was
+JUDGE_SECONDS = 45.0  # between the end of one learner and the question whose fault it was, if others still run
+CLOCK_SECONDS = 60.0  # by which a machine that shares its disk may be behind
 LAST_WORD_SECONDS = 90.0  # for learners to write a checkpoint
 GOODBYE_SECONDS = 8.0  # for actors
 MOST_LEARNER_FAILURES = 5  # in a row
-INTERRUPTED_CODE, MISTAKE_CODE = 130, 2
+MOST_ACTOR_FAILURES = 6  # in a row, of every actor
+GOOD_CODES, MISTAKE_CODE = (0, INTERRUPTED), 2
 
 More = Callable[[int], list[Post]]
 """From the number of actors to posts for further ones: machines may join."""
@@ -59,6 +62,7 @@ class Fleet:
 
     def go(self) -> dict[str, Any]:
         """To the end; gives what the run's summary holds."""
+        began = time.time()
         with self._stack, Interrupts() as interrupts:
             try:
                 while not self._over():
@@ -70,10 +74,10 @@ class Fleet:
                 self._stop(self._learners, LAST_WORD_SECONDS)
             finally:
                 self._stop(self._actors, GOODBYE_SECONDS)
-                for member in [*self._actors, *self._learners]:
-                    member.drop()
+                with ThreadPoolExecutor(32) as pool:  # one that does not answer takes its time
+                    list(pool.map(Member.drop, [*self._actors, *self._learners]))
                 self._write_logs()
-        return self._summary()
+        return self._summary(began, interrupts.requested)
 
     def _advance(self) -> None:
         for post in self._more(len(self._actors)):
@@ -93,7 +97,10 @@ class Fleet:
                 self._line(member, event["line"])
             elif "file" in event or "gone" in event:
                 assert self._incoming is not None
-                self._incoming.take(event)
+                try:
+                    self._incoming.take(event)
+                except OSError as error:
+                    raise Failure(f"cannot write the copy of the run in {self._run.path}: {error.strerror}") from None
             elif "started" in event and member is self._learners[0]:
                 self._has_run_directory(event)
 
@@ -123,7 +130,7 @@ class Fleet:
         with contextlib.suppress(OSError):
             folder.mkdir(parents=True, exist_ok=True)
             for member, line in self._unwritten:
-                with open(folder / f"{member.name}.log", "a") as file:
+                with open(folder / f"{member.name}.log", "a", encoding="utf-8", errors="replace") as file:
                     file.write(line + "\n")
         self._unwritten.clear()
 
@@ -159,15 +166,21 @@ class Fleet:
                     raise UserError(f"no actor can take part; {actor.title}: {actor.why}")
             else:
                 pause = actor.come_back()
-                self._progress.say(f"{actor.title} ended ({actor.why}); it starts again in {pause:.0f} s")
+                brief = actor.why.splitlines()[-1]
+                self._progress.say(f"{actor.title} ended ({brief}); it starts again in {pause:.0f} s")
+                if all(one.failures >= MOST_ACTOR_FAILURES or one.mistaken for one in self._actors):
+                    raise Failure(f"no actor can play; {actor.title}: {actor.why}")
 
     def _judge_learners(self) -> None:
         """One that ended has a reason; the others may have ended because of it."""
-        ended = [member for member in self._learners if member.state == "ended"]
-        if not ended or self._over():
+        ended = [member for member in self._learners if member.state == "ended" and member.code not in GOOD_CODES]
+        if not ended:
             return
         self._ended_at = self._ended_at or time.monotonic()
-        if len(ended) < len(self._learners) and time.monotonic() - self._ended_at < JUDGE_SECONDS:
+        if (
+            any(member.state == "started" for member in self._learners)
+            and time.monotonic() - self._ended_at < JUDGE_SECONDS
+        ):
             return
         self._ended_at = None
         killed = next((member for member in ended if member.code is None or member.code < 0), None)
@@ -176,15 +189,13 @@ class Fleet:
         never_there = killed.lives == 0 and killed.code is None
         if never_there or killed.failures + 1 >= MOST_LEARNER_FAILURES:
             raise Failure(f"{killed.title}: {killed.why}")
-        self._plan.trained = self._plan.trained or bool(self._run.saved())
         self._addresses.clear()
         for member in self._learners:
             member.come_back()
         for actor in self._actors:
             if actor.state == "started":  # its learner will listen elsewhere
                 actor.come_back()
-        where = "from the newest checkpoint" if self._plan.trained else "from the beginning"
-        self._progress.say(f"{killed.title} ended ({killed.why}); the learners start again {where}")
+        self._progress.say(f"{killed.title} ended ({killed.why}); the learners start again from the newest checkpoint")
 
     def _fail(self, learner: Member) -> NoReturn:
         word, _, message = learner.why.partition(": ")
@@ -195,7 +206,7 @@ class Fleet:
 
     def _over(self) -> bool:
         """All learners have reached the end, or were interrupted where they are."""
-        return all(member.state == "ended" and member.code in (0, INTERRUPTED_CODE) for member in self._learners)
+        return all(member.state == "ended" and member.code in GOOD_CODES for member in self._learners)
 
     def _stop(self, members: list[Member], seconds: float) -> None:
         """Ask them to end, and hear them out. A second Ctrl-C ends this process, and so the others'."""
@@ -207,8 +218,12 @@ class Fleet:
                 self._hear(member)
             time.sleep(LOOK_SECONDS)
 
-    def _summary(self) -> dict[str, Any]:
+    def _summary(self, began: float, interrupted: bool) -> dict[str, Any]:
         try:
+            if self._run.summary.stat().st_mtime < began - CLOCK_SECONDS:
+                raise ValueError("of an earlier part of the run")
             return {**json.loads(self._run.summary.read_text()), "run": str(self._run.path)}
         except (OSError, ValueError):
+            if interrupted:
+                raise KeyboardInterrupt from None  # before there was anything to sum up
             raise Failure(f"the run ended before there was anything to sum up; logs: {self._run.logs}") from None

@@ -38,7 +38,7 @@ class Host:
 def read_hosts(path: Path) -> list[Host]:
     """Every row; mistakes name the line."""
     try:
-        text = path.read_text()
+        text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"--hosts: cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
     lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip(" ,") and line[0] != "#"]

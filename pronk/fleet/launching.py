@@ -21,6 +21,8 @@ from pronk.fleet.progress import Progress
 from pronk.fleet.ssh import OverSsh
 from pronk.runs import RUNS
 from pronk.sinks import Sink
+from pronk.transport.security import is_loopback
+from pronk.types import UserError
 
 Say = Callable[[str], None]
 QUIETLY: dict[str, Any] = {"capture_output": True, "text": True}
@@ -39,6 +41,7 @@ def launch(
     more: More | None = None,
 ) -> dict[str, Any]:
     """Train on the given machines; gives back what `summary.json` holds."""
+    refuse_unreachable(learners, actors)
     keys = make_keys()
     if run_dir is None:
         run_dir = make_new(RUNS, f"{plain_name(name)}-{time.strftime('%Y%m%d-%H%M%S')}")
@@ -52,9 +55,22 @@ def launch(
             return Fleet(plan, run_dir, learners, actors, progress, more).go()
 
 
+def refuse_unreachable(learners: list[Post], actors: list[Post]) -> None:
+    """What is called localhost here is another machine there."""
+    names = [post.host for post in [*learners, *actors] if post.host]
+    near = [post.host for post in learners if post.host and is_loopback(post.host)]
+    if near and not all(map(is_loopback, names)):
+        raise UserError(
+            f"a learner on {near[0]} cannot be reached from other machines; give it the name they know it by"
+        )
+
+
 def real_name(host: Host, ssh_config: Path | None) -> str:
     """What other machines know it by: ssh's configuration may have names of its own."""
-    asked = subprocess.run(["ssh", "-G", *(["-F", str(ssh_config)] if ssh_config else []), host.host], **QUIETLY)
+    try:
+        asked = subprocess.run(["ssh", "-G", *(["-F", str(ssh_config)] if ssh_config else []), host.host], **QUIETLY)
+    except FileNotFoundError:
+        raise UserError("the program ssh is not installed here") from None
     names = [line.split(" ", 1)[1] for line in asked.stdout.splitlines() if line.startswith("hostname ")]
     return names[0] if names else host.host
 

@@ -42,7 +42,7 @@ class Member:
         self.name = f"{role}-{index:03d}" if role == "actor" else f"{role}-{index}"
         self.state = "away"
         self.here: dict[str, Any] = {}
-        self.last_lines: deque[str] = deque(maxlen=15)
+        self.last_lines: deque[str] = deque(maxlen=40)
         self.why = ""
         """It ended."""
         self.code: int | None = None
@@ -76,6 +76,7 @@ class Member:
     def start(self, job: Job) -> None:
         """The process itself."""
         assert self._attended is not None
+        self.last_lines.clear()
         self._attended.start(job)
         self.state = "started"
         self.lives += 1
@@ -124,5 +125,6 @@ class Member:
         elif self.code is not None and self.code < 0:
             self.why = f"killed by signal {-self.code}"
         else:
-            told = [line for line in self.last_lines if line.startswith(("error:", "failed:"))]
-            self.why = told[-1] if told else f"exit code {self.code}"
+            lines = list(self.last_lines)
+            told = [index for index, line in enumerate(lines) if line.startswith(("error:", "failed:"))]
+            self.why = "\n".join(lines[told[-1] :]) if told else f"exit code {self.code}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
@@ -12,6 +13,7 @@ from pronk.fleet.base import Event
 CHUNK = 1 << 19
 UNFINISHED = ".tmp"  # how the names of files end that are still being written
 PARTS = ".arriving"
+APPENDED = re.compile(r"\.(jsonl|log)$|\btfevents\b")
 
 
 class Outgoing:
@@ -36,6 +38,8 @@ class Outgoing:
                     yield from self._news(name, file.fileno())
             except FileNotFoundError:
                 seen.discard(name)
+            except OSError:  # not ours to read
+                continue
         for name in self._sent.keys() - seen:
             del self._sent[name]
             yield {"gone": name}
@@ -45,7 +49,7 @@ class Outgoing:
         inode, size, changed = self._sent.get(name, (0, 0, 0))
         if (status.st_ino, status.st_size, status.st_mtime_ns) == (inode, size, changed):
             return
-        appended = inode == status.st_ino and size < status.st_size and name.endswith((".jsonl", ".log"))
+        appended = inode == status.st_ino and size < status.st_size and APPENDED.search(name) is not None
         position = size if appended else 0
         self._sent[name] = (status.st_ino, status.st_size, status.st_mtime_ns)
         while True:

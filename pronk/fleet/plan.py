@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from pronk.config import Config
+from pronk.config import Config, load_config
 from pronk.fleet.base import FILES, FILES_VARIABLE, Job
 from pronk.fleet.keys import SERVER_NAME, Keys
+from pronk.runs import flat
 from pronk.transport.security import TOKEN_VARIABLE, is_loopback
 from pronk.types import UserError
 
@@ -45,6 +48,16 @@ def on_its_own(config: Config) -> Config:
     )
 
 
+def changed_since(run: Path, config: Config) -> list[str]:
+    """Overrides that make this of the run's own configuration."""
+    before = flat(on_its_own(load_config(run / "config.yaml")).model_dump())
+    return [
+        f"{key}={json.dumps(value)}"
+        for key, value in flat(config.model_dump()).items()
+        if value != before.get(key) and key.partition(".")[0] not in ("launch", "learners")
+    ]
+
+
 class Plan:
     """From one configuration to the jobs of all learners and actors."""
 
@@ -57,8 +70,7 @@ class Plan:
             raise UserError("transport=local is one process; a fleet needs transport=shared_memory")
         self._config, self._keys, self._run, self._marker = config, keys, run, marker
         self._resume = resume
-        self.trained = resume
-        """Whether there is a checkpoint to go on from."""
+        self._overrides = changed_since(Path(run), config) if resume else []
 
     def learner(self, rank: int, seats: list[Seat], again: bool) -> Job:
         """One of `seats`. `again`: it has been started before."""
@@ -67,25 +79,24 @@ class Plan:
         if seat.devices is not None:
             environment["CUDA_VISIBLE_DEVICES"] = seat.devices
         changes = self._changes(seats)
-        group: list[str] = []
+        group = [f"learners.count={len(seats)}"]
         if len(seats) > 1:
             meeting = self._config.learners.address or f"{seats[0].host}:{seats[0].free_port}"
-            group = [f"learners.count={len(seats)}", f"learners.rank={rank}", f"learners.address={meeting}"]
+            group += [f"learners.rank={rank}", f"learners.address={meeting}"]
             environment |= {"LOCAL_RANK": str(seat.rank_here), "LOCAL_WORLD_SIZE": str(seat.count_here)}
-        if (again and self.trained) or self._resume:
-            source = [self._run, "--resume", *(f"{key}={value}" for key, value in changes.items())]
-        else:
-            source = [f"{FILES}/{CONFIG}", "--run-dir", self._run]
+        changed = [f"{key}={value}" for key, value in changes.items()]
+        go_on = ["learner", self._run, "--resume", *self._overrides, *changed, *group]
+        begin = ["learner", f"{FILES}/{CONFIG}", "--run-dir", self._run, *group]
         config = self._config.replace({"launch": {}, "learners": {}, **changes})
         files = {CERTIFICATE: self._keys.certificate, PRIVATE_KEY: self._keys.private_key, CONFIG: config.to_yaml()}
         first = rank == 0
         return Job(
-            ["learner", *source, *group],
+            go_on if first and self._resume else begin,
             environment,
             files,
             run=self._run if first else None,
             marker=self._marker if first else None,
-            start_over=first and again and not self.trained,
+            go_on=go_on if first and again else None,
         )
 
     def actor(self, address: str, devices: str | None) -> Job:

@@ -36,7 +36,7 @@ class Progress:
             self._display.note("hosts", told)
 
     def _follow(self) -> None:
-        with contextlib.suppress(OSError), open(self._metrics, "rb") as file:
+        with contextlib.suppress(OSError, ValueError), open(self._metrics, "rb") as file:
             if self._metrics.stat().st_size < self._position:  # a resumed run forgets lines after its checkpoint
                 self._position = 0
             file.seek(self._position)

@@ -23,6 +23,7 @@ from pronk.types import UserError
 
 CONNECT_SECONDS = 10.0
 ASK_SECONDS = 0.25  # between an answer of an attendant and the next question
+END_SECONDS = 5.0  # for a process to go in order
 LOOK_SECONDS = 2.0  # between two looks at how large the cluster is
 
 
@@ -143,11 +144,11 @@ class OnRay:
         self._actor = remote.options(**options).remote(os.getcwd())
         self._question = self._actor.here.remote()
         self._answered = 0.0
-        self._ended = False
+        self._is_there = self._ended = False
 
     def start(self, job: Job) -> None:
         """See `Attended`."""
-        self._actor.start.remote(job.plain())
+        self._question = self._actor.start.remote(job.plain())
 
     def events(self) -> list[Event]:
         """See `Attended`."""
@@ -165,8 +166,9 @@ class OnRay:
             answer = ray.get(self._question)
         except ray.exceptions.RayError as error:
             self._ended = True
-            return [{"lost": str(error).strip().splitlines()[0]}]
-        happened = answer if isinstance(answer, list) else [answer]
+            return [{"lost": str(error).strip().splitlines()[-1]}]
+        happened = answer if isinstance(answer, list) else [answer] if answer else []
+        self._is_there = True
         self._ended = any("exit" in event for event in happened)
         self._question, self._answered = None, time.monotonic()
         return happened
@@ -179,6 +181,8 @@ class OnRay:
         """See `Attended`. The process ends with its attendant."""
         import ray
 
-        self._ended = True
         with contextlib.suppress(Exception):
+            if self._is_there and not self._ended:
+                ray.get(self._actor.end.remote(END_SECONDS), timeout=2 * END_SECONDS)
             ray.kill(self._actor)
+        self._ended = True

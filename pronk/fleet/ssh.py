@@ -13,9 +13,9 @@ from pathlib import Path
 
 from pronk.fleet.base import Event, Job
 from pronk.fleet.hosts import Host
-from pronk.types import UserError
 
 ALIVE_SECONDS = 5.0
+MOST_BYTES = 8 << 20  # taken at once, so that nobody else waits long
 OPTIONS = ("BatchMode=yes", "ConnectTimeout=20", "ServerAliveInterval=10", "ServerAliveCountMax=3")
 
 
@@ -25,18 +25,15 @@ class OverSsh:
     def __init__(self, host: Host, program: str, folder: str | None, ssh_config: Path | None) -> None:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115
         self._said_alive = time.monotonic()
-        self._buffer = b""
+        self._buffer = bytearray()
         self._ended = False
-        try:
-            self._process = subprocess.Popen(
-                command(host, program, folder, ssh_config),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=self._errors,
-                start_new_session=True,  # the terminal's Ctrl-C is the fleet's business
-            )
-        except FileNotFoundError:
-            raise UserError("the program ssh is not installed here") from None
+        self._process = subprocess.Popen(
+            command(host, program, folder, ssh_config),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            start_new_session=True,  # the terminal's Ctrl-C is the fleet's business
+        )
         assert self._process.stdout is not None
         os.set_blocking(self._process.stdout.fileno(), False)
 
@@ -54,15 +51,19 @@ class OverSsh:
         assert self._process.stdout is not None
         over = self._process.poll() is not None  # before the last look, so that nothing is missed
         with contextlib.suppress(BlockingIOError):
-            while chunk := os.read(self._process.stdout.fileno(), 1 << 20):
+            while len(self._buffer) < MOST_BYTES and (chunk := os.read(self._process.stdout.fileno(), 1 << 20)):
                 self._buffer += chunk
-        *lines, self._buffer = self._buffer.split(b"\n")
+        over = over and len(self._buffer) < MOST_BYTES
+        *lines, rest = self._buffer.split(b"\n")
+        self._buffer = bytearray(rest)
         happened: list[Event] = []
         for line in lines:
             try:
-                happened.append(json.loads(line))
-            except ValueError:  # a greeting of the remote shell
-                happened.append({"line": line.decode(errors="replace")})
+                event = json.loads(line)
+            except ValueError:
+                event = None
+            # Anything else is a greeting of the remote shell.
+            happened.append(event if isinstance(event, dict) else {"line": line.decode(errors="replace")})
         if any("exit" in event for event in happened):
             self._ended = True
         elif over:
