@@ -83,10 +83,11 @@ def test_what_dies_comes_back_and_ctrl_c_leaves_nothing(hosts):
         launch.wait_until(lambda: "killed by signal 9" in launch.err, "that it says so", 60)
         launch.wait_until(lambda: len(hosts.running("actor")) == 3, "that the actor is back", 120)
         launch.wait_until(lambda: list((hosts.folder / "run/checkpoints").glob("*.pt")), "a checkpoint", 60)
-        before = launch.metrics()[-1]["env_steps"]
         os.kill(hosts.running("learner")[0].pid, signal.SIGKILL)
         launch.wait_until(lambda: "the learners start again from the newest checkpoint" in launch.err, "a word", 60)
-        launch.wait_until(lambda: launch.metrics()[-1]["env_steps"] > before + 5000, "that it goes on", 180)
+        launch.wait_until(lambda: launch.err.count("listens on") == 2, "that the learner is back", 120)
+        before = launch.metrics()[-1]["env_steps"]
+        launch.wait_until(lambda: launch.metrics()[-1]["env_steps"] > before + 5000, "that it goes on", 120)
         everything = descendants_of(hosts.sshd.process.pid)
         launch.send(signal.SIGINT)
         assert launch.wait(120) == 130
