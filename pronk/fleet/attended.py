@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import runpy
 import signal
 
 from pronk.lifeline import die_with_parent
@@ -12,6 +13,4 @@ def main(attendant: int) -> None:
     die_with_parent(attendant)
     signal.signal(signal.SIGINT, signal.default_int_handler)  # what started us may ignore it
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM})  # or, as Ray does, hold it back
-    from pronk.cli import main as run
-
-    run()
+    runpy.run_module("pronk", run_name="__main__")

@@ -9,7 +9,7 @@ import torch
 from pronk.config import NetworkConfig
 from pronk.envs.last_inputs import with_last_inputs
 from pronk.networks import make_network
-from pronk.networks.images import planes, standardised
+from pronk.networks.images import Shallow, planes, standardised
 from pronk.types import ActionSpec, ArraySpec, EnvSpec, UserError, leaves
 
 TORSOS = ["shallow", "nature", "deep", "opt_cnn", "compact", "small"]
@@ -157,13 +157,15 @@ def test_bytes_are_scaled_once_and_in_full():
     assert torch.equal(planes(floats, ArraySpec((1, 16, 16), "float32")), floats)
 
 
-def test_planes_are_channels_last_in_memory():
-    stacked = planes(observations(ATARI, 1, 2)[0], ATARI.observation)
-    assert stacked.shape == (2, 4, 84, 84)
-    assert stacked.is_contiguous(memory_format=torch.channels_last)
-    lab = planes(observations(DMLAB, 1, 2)[0], DMLAB.observation)
-    assert lab.shape == (2, 3, 72, 96)
-    assert lab.is_contiguous(memory_format=torch.channels_last)
+@pytest.mark.parametrize("standardise", [False, True])
+@pytest.mark.parametrize(("spec", "shape"), [(ATARI, (2, 4, 84, 84)), (DMLAB, (2, 3, 72, 96))])
+def test_convolutions_see_pictures_that_are_channels_last_in_memory(spec, shape, standardise):
+    torso = Shallow(spec.observation, NetworkConfig(torso="shallow", standardise=standardise))
+    seen = []
+    torso._convolutions.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    torso(observations(spec, 1, 2)[0])
+    assert seen[0].shape == shape
+    assert seen[0].is_contiguous(memory_format=torch.channels_last)
 
 
 def test_a_stack_of_colours_has_the_oldest_picture_first():
