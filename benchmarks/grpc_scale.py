@@ -19,12 +19,12 @@ from typing import Any
 
 import numpy as np
 
+from pronk.actors.base import Play
+from pronk.actors.gateway import COPIES, playing
 from pronk.config import available_cores, load_config
-from pronk.freed_memory import keep_freed_memory
-from pronk.interrupts import Interrupts
-from pronk.launch.base import Play
-from pronk.launch.gateway import COPIES, playing
 from pronk.layout import UnrollLayout
+from pronk.processes.freed_memory import keep_freed_memory
+from pronk.processes.interrupts import Interrupts
 from pronk.types import ActionSpec, ArraySpec, EnvSpec, Parameters, unroll_specs
 
 PARAMETERS_NBYTES = 6_400_000  # about those of the paper's deep network

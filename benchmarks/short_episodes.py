@@ -16,10 +16,10 @@ from pathlib import Path
 
 import torch
 
-from pronk.checkpoint import RunDirectory
 from pronk.config import load_config
 from pronk.envs import probe_spec
 from pronk.networks import make_network
+from pronk.runs.checkpoint import RunDirectory
 from pronk.starting import train
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for examples/, here and in the actors

@@ -11,7 +11,7 @@ import tempfile
 import threading
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 
 from browser import browser, choose_size, choose_theme, missing, take_picture
 from processes import Training, command_line, wait_until

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pronk.config import Config, load_config
-    from pronk.evaluation import evaluate, load
+    from pronk.evaluation.playing import evaluate, load
     from pronk.starting import train
 
 __version__ = "0.1.0"
@@ -22,8 +22,8 @@ __all__ = ["Config", "evaluate", "load", "load_config", "train"]
 # Modules are called `training` and `evaluation` because a submodule `train` would hide the function `pronk.train`.
 _HOMES = {
     "Config": "config",
-    "evaluate": "evaluation",
-    "load": "evaluation",
+    "evaluate": "evaluation.playing",
+    "load": "evaluation.playing",
     "load_config": "config",
     "train": "starting",
 }

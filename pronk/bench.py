@@ -20,12 +20,12 @@ from pronk.actor import Actor, specs_for
 from pronk.batcher import Batcher
 from pronk.config import Config, available_cores
 from pronk.envs import make_env
-from pronk.failures import own_failures
-from pronk.freed_memory import keep_freed_memory
 from pronk.layout import UnrollLayout
 from pronk.learner import Learner, choose_device
 from pronk.networks import make_network
 from pronk.policy import Policy
+from pronk.processes.failures import own_failures
+from pronk.processes.freed_memory import keep_freed_memory
 from pronk.starting import train
 from pronk.training import Say
 from pronk.transport.local import LocalTransport

@@ -8,16 +8,15 @@ from typing import Any
 
 import torch
 
-from pronk import plain_yaml
 from pronk.actor import specs_for
-from pronk.checkpoint import RunDirectory
-from pronk.config import Config, load_config, validate
+from pronk.config import Config, load_config, plain_yaml, validate
 from pronk.envs import probe_spec
-from pronk.failures import own_failures, time_limit
-from pronk.freed_memory import keep_freed_memory
 from pronk.layout import UnrollLayout
 from pronk.learner import Learner, choose_device
 from pronk.learners import Left, Place, find_place, following, leading, part_of, whole_run
+from pronk.processes.failures import own_failures, time_limit
+from pronk.processes.freed_memory import keep_freed_memory
+from pronk.runs.checkpoint import RunDirectory
 from pronk.sinks import Sink
 from pronk.sinks.outside import check_sinks
 from pronk.training import Say, Training
@@ -82,7 +81,7 @@ def elsewhere(
     config: Config, run_dir: str | Path | None, name: str | None, resume: bool, display: Sink | None, say: Say
 ) -> dict[str, Any]:
     """Train on a cluster; this process only looks on."""
-    from pronk.fleet.ray_cluster import train_on_ray
+    from pronk.cluster.ray_cluster import train_on_ray
 
     path = Path(run_dir) if run_dir is not None else None
     return train_on_ray(config, run_dir=path, name=name or config.env.id, resume=resume, display=display, say=say)

@@ -26,19 +26,19 @@ from typing import Any
 import torch
 
 from pronk.actor import specs_for
+from pronk.actors import Play, playing
 from pronk.batcher import Batcher
-from pronk.broken_batch import keep_broken_batch
-from pronk.checkpoint import RunDirectory
 from pronk.config import Config
-from pronk.evaluator import Evaluator
-from pronk.failures import own_failures
-from pronk.interrupts import Interrupted, Interrupts
-from pronk.launch import Play, playing
+from pronk.evaluation.evaluator import Evaluator
 from pronk.layout import UnrollLayout
 from pronk.learner import Learner, NonFinite
 from pronk.learners import Group, Left, Share, Solo
 from pronk.metrics import Metrics
 from pronk.optimisers import scheduled_rate
+from pronk.processes.failures import own_failures
+from pronk.processes.interrupts import Interrupted, Interrupts
+from pronk.runs.broken_batch import keep_broken_batch
+from pronk.runs.checkpoint import RunDirectory
 from pronk.seeding import further_learner_seed
 from pronk.sinks import Sink
 from pronk.sinks.jsonl import JsonLines

@@ -11,14 +11,14 @@ import torch
 from scripted import ACTIONS, NAMES, OBSERVATIONS, earned, fate
 
 from pronk.actor import make_actor, specs_for
-from pronk.checkpoint import RunDirectory
+from pronk.actors import Play, playing
 from pronk.config import Config
 from pronk.envs import probe_spec
-from pronk.interrupts import Interrupts
-from pronk.launch import Play, playing
 from pronk.layout import UnrollLayout
 from pronk.learner import Learner
 from pronk.networks import Network
+from pronk.processes.interrupts import Interrupts
+from pronk.runs.checkpoint import RunDirectory
 from pronk.seeding import actor_seeds
 from pronk.transport.local import LocalTransport
 from pronk.types import Unroll, map_tree, map_unroll

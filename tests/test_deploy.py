@@ -172,7 +172,7 @@ def test_dockerfile_copies_what_the_package_is_built_from() -> None:
 def test_context_is_small_and_without_secrets() -> None:
     for path in ["deploy/secrets/key.pem", "runs/a", ".git", ".venv", "tests", "docs", "pronk/__pycache__"]:
         assert not in_context(path), path
-    assert in_context("pronk/presets/pong.yaml")
+    assert in_context("pronk/config/presets/pong.yaml")
 
 
 def test_image_runs_pronk_itself_and_not_as_root() -> None:

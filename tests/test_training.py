@@ -12,9 +12,9 @@ import pytest
 from processes import read_metrics
 
 from pronk import training
-from pronk.checkpoint import RunDirectory
+from pronk.actors import Play
 from pronk.config import load_config
-from pronk.launch import Play
+from pronk.runs.checkpoint import RunDirectory
 from pronk.starting import learner_for
 from pronk.transport.local import LocalTransport
 from pronk.types import Parameters

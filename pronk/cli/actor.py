@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from pronk.cli.shell import FAILED, app, out
-from pronk.interrupts import INTERRUPTED, Interrupted, Interrupts
+from pronk.processes.interrupts import INTERRUPTED, Interrupted, Interrupts
 from pronk.types import UserError
 
 
@@ -50,7 +50,7 @@ def actor(
     if give_up_after is not None and not give_up_after > 0:
         raise UserError(f"--give-up-after: {give_up_after:g} does not fit: more than 0 seconds")
     shown = actor_pass(address, token_file, ca, cert, key, insecure, server_name)
-    from pronk.launch.joining import Joining
+    from pronk.actors.joining import Joining
 
     board = Board(quiet)
     joining = Joining(

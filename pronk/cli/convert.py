@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from pronk.cli.shell import app, err, out, warn
-from pronk.config import read_yaml
+from pronk.config.config import read_yaml
 from pronk.types import UserError
 
 
@@ -22,8 +22,8 @@ def convert(
     What has no counterpart is named, with the reason or what to use instead, here and at the head of the new file:
     `pronk convert cartpole_impala_ms.yaml --out mine.yaml`, then `pronk train mine.yaml`.
     """
-    from pronk import plain_yaml
-    from pronk.xingtian import convert as converted
+    from pronk.config import plain_yaml
+    from pronk.config.xingtian import convert as converted
 
     if to is not None and to.exists():
         raise UserError(f"--out: {to} exists already; choose another name")

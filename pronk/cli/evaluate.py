@@ -20,7 +20,7 @@ def evaluate(
     seed: Annotated[int, typer.Option(help="Of the episodes.")] = 1,
 ) -> None:
     """Play whole episodes with a trained agent and print what it earned."""
-    from pronk.evaluation import evaluate as play
+    from pronk.evaluation.playing import evaluate as play
 
     summary = play(run, episodes, deterministic=deterministic, best=best, seed=seed).summary()
     if as_json:

@@ -32,7 +32,7 @@ def export(
     Everything between the environment and its action is inside: scaled bytes, one-hot labels, masks, the action's
     range. An agent with a memory takes its state and gives the next one; `first` clears it.
     """
-    from pronk.exporting import export as write
+    from pronk.exports.exporting import export as write
 
     done = write(run, to, file, best=best)
     if as_json:

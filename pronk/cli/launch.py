@@ -38,9 +38,9 @@ def launch(
     `learner,alpha,,,,0,1` or `actor,beta,2222,alice,~/.ssh/id_beta,,8`. Actors join learners in turn. Ctrl-C writes a
     checkpoint and leaves nothing running there. Every machine needs Pronk and a way in without a password.
     """
-    from pronk.fleet.hosts import read_hosts
-    from pronk.fleet.launching import launch as launch_fleet
-    from pronk.fleet.launching import ssh_posts
+    from pronk.cluster.hosts import read_hosts
+    from pronk.cluster.launching import launch as launch_fleet
+    from pronk.cluster.launching import ssh_posts
 
     rows = read_hosts(hosts)
     config, title, run_dir = plan_of(source, overrides, seed, resume, run_dir)

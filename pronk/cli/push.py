@@ -32,7 +32,7 @@ def push(
     A folder (`pronk push last ./shared`) needs no account: look at what would be sent. For the Hub, log in once with
     `hf auth login`; `pip install 'pronk[hub]'`.
     """
-    from pronk.hub import push as share
+    from pronk.exports.hub import push as share
 
     done = share(run, repo, best=best, episodes=episodes, public=public)
     out.print(Text("shared: ").append(done.place, "bold green"), soft_wrap=True)

@@ -26,7 +26,7 @@ def runs(
     A run is *running* while a process trains it; *killed* means that it ended without a word (a power cut, kill -9) and
     can go on with `pronk train RUN --resume`. Returns are means of 100 episodes; the age counts from the last start.
     """
-    from pronk.runs import RUNS, runs_below
+    from pronk.runs.reading import RUNS, runs_below
 
     found = [] if folder == RUNS and not folder.exists() else runs_below(folder)
     rows = [run.overview() for run in found]
@@ -46,7 +46,7 @@ def runs(
 
 def cells(row: dict[str, Any], folder: Path) -> list[str]:
     """A row as text."""
-    from pronk.runs import return_text
+    from pronk.runs.reading import return_text
 
     name = Path(row["run"]).relative_to(folder)
     returns = [return_text(row[key]) for key in ("best_return", "last_return")]

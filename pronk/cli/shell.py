@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from pronk.interrupts import INTERRUPTED
+from pronk.processes.interrupts import INTERRUPTED
 from pronk.types import Failure, UserError
 
 FAILED, MISTAKE = 1, 2

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from pronk.cli.shell import Overrides, Resume, RunDir, Seed, Source, app, out, warn
 from pronk.config import Config, load_config
-from pronk.interrupts import INTERRUPTED
+from pronk.processes.interrupts import INTERRUPTED
 from pronk.types import UserError
 
 if TYPE_CHECKING:
@@ -89,13 +89,13 @@ def plan_of(
     source: str, overrides: list[str] | None, seed: int | None, resume: bool, run_dir: Path | None
 ) -> tuple[Config, str, Path | None]:
     """What to train, what to call it, and where."""
-    from pronk.checkpoint import find_run, plain_name
+    from pronk.runs.checkpoint import find_run, plain_name
 
     changes = [*(overrides or []), *([f"run.seed={seed}"] if seed is not None else [])]
     if not resume:
         return load_config(source, changes), plain_name(Path(source).name), run_dir
     run = find_run(str(run_dir or source))
-    from pronk.fleet.plan import on_its_own
+    from pronk.cluster.plan import on_its_own
 
     config = load_config(run.config, changes)  # its own, with the changes on top
     return on_its_own(config), run.path.name, run.path
@@ -138,9 +138,9 @@ def evaluate_newest(source: str, changes: list[str], run_dir: Path | None) -> No
 
     A run is evaluated as it was trained: nothing but the section `evaluation` can be changed.
     """
-    from pronk.checkpoint import find_run, newest_run_of
     from pronk.cli.evaluate import show_evaluation
-    from pronk.evaluation import evaluate
+    from pronk.evaluation.playing import evaluate
+    from pronk.runs.checkpoint import find_run, newest_run_of
 
     for change in changes:
         if not change.startswith("evaluation."):

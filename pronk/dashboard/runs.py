@@ -15,9 +15,10 @@ from typing import Any
 
 import yaml
 
-from pronk import json_lines, plain_yaml
+from pronk.config import plain_yaml
 from pronk.dashboard.columns import number
-from pronk.runs import ENDED, is_locked
+from pronk.runs import json_lines
+from pronk.runs.reading import ENDED, is_locked
 
 DEEPEST = 3  # folders below the one asked for: runs/sweep/a-1
 SPARKS = 32  # points of the small curve in the table of runs

@@ -17,10 +17,10 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
+from pronk.config.errors import nearest
+from pronk.config.knobs import AtariConfig, EnvConfig
+from pronk.config.named import find
 from pronk.envs.gymnasium_vector import GymnasiumVector
-from pronk.explain import nearest
-from pronk.knobs import AtariConfig, EnvConfig
-from pronk.named import find
 from pronk.types import Array, Step, UserError
 
 # How each backend makes its games: a function (EnvConfig, count) -> AtariVector.

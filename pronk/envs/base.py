@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from pronk.config import Config
-from pronk.named import find
+from pronk.config.named import find
 from pronk.types import Array, EnvSpec, Step, Tree
 
 

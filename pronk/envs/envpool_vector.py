@@ -15,8 +15,8 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
+from pronk.config.knobs import AtariConfig, EnvConfig
 from pronk.envs.atari import AtariVector, check_game
-from pronk.knobs import AtariConfig, EnvConfig
 from pronk.types import Array, UserError
 
 

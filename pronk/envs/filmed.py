@@ -14,11 +14,11 @@ import gymnasium as gym
 import numpy as np
 
 from pronk.config import Config, EnvConfig
+from pronk.config.named import find
 from pronk.envs.atari import AtariVector
 from pronk.envs.base import VectorEnv, with_extra_inputs
 from pronk.envs.catch import boards
 from pronk.envs.gymnasium_vector import GymnasiumVector, registered, user_factory, vector_of
-from pronk.named import find
 from pronk.types import Array, Failure, UserError
 
 RGB = "rgb_array"

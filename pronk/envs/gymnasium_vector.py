@@ -21,10 +21,10 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 
 from pronk.config import EnvConfig
+from pronk.config.errors import nearest
+from pronk.config.named import import_module
 from pronk.envs.spaces import action_decoder, check_action_mask, observation_encoder, refuse_nothing
-from pronk.explain import nearest
-from pronk.lifeline import die_with_parent
-from pronk.named import import_module
+from pronk.processes.lifeline import die_with_parent
 from pronk.types import Array, EnvSpec, Step, Tree, UserError, leaves
 
 

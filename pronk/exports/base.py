@@ -9,9 +9,9 @@ from typing import Protocol
 import numpy as np
 from torch import Tensor
 
-from pronk.explain import nearest
+from pronk.config.errors import nearest
+from pronk.config.named import load
 from pronk.exports.plain_policy import PlainPolicy
-from pronk.named import load
 from pronk.types import UserError
 
 Run = Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]]

@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pronk.config.named import import_extra
 from pronk.exports import by_hand
 from pronk.exports.base import Run
 from pronk.exports.plain_policy import PlainPolicy
-from pronk.named import import_extra
 
 
 class Safetensors:

@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from pronk.interrupts import Interrupted, Interrupts
 from pronk.learners.place import Place
 from pronk.metrics import Experience
+from pronk.processes.interrupts import Interrupted, Interrupts
 from pronk.types import Unroll
 
 if TYPE_CHECKING:

@@ -13,7 +13,6 @@ from typing import Any
 from torch import Tensor
 
 from pronk import __version__
-from pronk.interrupts import Interrupts
 from pronk.learners.base import Left, Share
 from pronk.learners.line import Gone, Line, Message, ready
 from pronk.learners.member import (
@@ -29,6 +28,7 @@ from pronk.learners.member import (
     unplain,
 )
 from pronk.learners.place import Place
+from pronk.processes.interrupts import Interrupts
 from pronk.types import Failure
 
 

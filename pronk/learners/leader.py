@@ -15,7 +15,6 @@ from typing import Any
 from torch import Tensor
 
 from pronk import __version__
-from pronk.interrupts import Interrupted, Interrupts
 from pronk.learners.base import Left, Share
 from pronk.learners.collective import backend_for
 from pronk.learners.line import Gone, Line, Message, ready
@@ -34,6 +33,7 @@ from pronk.learners.member import (
 )
 from pronk.learners.place import Place
 from pronk.learners.processes import Processes
+from pronk.processes.interrupts import Interrupted, Interrupts
 from pronk.types import Failure
 
 LOOPBACK = "127.0.0.1"

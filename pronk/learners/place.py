@@ -10,9 +10,8 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from pronk import plain_yaml
-from pronk.config import Config, assign, available_cores, validate
-from pronk.knobs import LearnersConfig
+from pronk.config import Config, assign, available_cores, plain_yaml, validate
+from pronk.config.knobs import LearnersConfig
 from pronk.types import UserError
 
 

@@ -24,7 +24,7 @@ START = """
 import json, sys
 job = json.load(sys.stdin)
 sys.path[:] = job["path"]
-from pronk.learner_process import main
+from pronk.learners.learner_process import main
 main(job)
 """
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol
 from torch import Tensor
 
 from pronk.config import LossConfig
-from pronk.named import find
+from pronk.config.named import find
 from pronk.types import Unroll
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from pronk.config import NetworkConfig
-from pronk.named import find
+from pronk.config.named import find
 from pronk.networks.distributions import Distribution, distribution_for
 from pronk.types import EnvSpec, Tree, map_tree
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pronk.runs import Run
+from pronk.runs.reading import Run
 
 NOT_COMPARED = ("run.seed", "description")
 ENVIRONMENT = ("env.id", "env.game", "env.kwargs")  # what is played; these and the keys below them

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pronk.runs import is_number
+from pronk.runs.reading import is_number
 
 POINTS = 400  # of a mean's curve
 Curve = tuple[np.ndarray, np.ndarray]  # x, ascending, and y

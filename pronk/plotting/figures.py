@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from pronk.explain import nearest
+from pronk.config.errors import nearest
 from pronk.plotting.comparison import Group
 from pronk.plotting.curves import Curve, curve_of, summarised
-from pronk.runs import is_number
+from pronk.runs.reading import is_number
 from pronk.types import UserError
 
 if TYPE_CHECKING:

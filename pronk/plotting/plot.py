@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pronk.explain import nearest
+from pronk.config.errors import nearest
 from pronk.plotting.comparison import Group, group_runs
 from pronk.plotting.figures import AXES, BANDS, Options, draw, styled
-from pronk.runs import Run, find_runs, return_text
+from pronk.runs.reading import Run, find_runs, return_text
 from pronk.types import UserError
 
 if TYPE_CHECKING:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import json
-import math
 from pathlib import Path
 from typing import Any
 
+from pronk.runs.json_lines import as_json
+
 
 class JsonLines:
-    """Appends to a file, and evaluations to another; every line is on disk's way when `write` returns."""
+    """Appends to a file, and evaluations to another; each line is flushed before `write` returns."""
 
     def __init__(self, path: Path, evaluations: Path | None = None) -> None:
         self._file = open(path, "a", encoding="utf-8", buffering=1)  # noqa: SIM115 - closed by __exit__
@@ -32,13 +32,3 @@ class JsonLines:
         if self._evaluations is not None:
             with open(self._evaluations, "a", encoding="utf-8") as file:
                 file.write(as_json(line))
-
-
-def as_json(line: dict[str, Any]) -> str:
-    """A line of the file."""
-    return json.dumps({name: plain(value) for name, value in line.items()}) + "\n"
-
-
-def plain(value: Any) -> Any:
-    """JSON has no NaN or infinity."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pronk.status_file import write_status
+from pronk.runs.status_file import write_status
 
 
 class LagHistogram:

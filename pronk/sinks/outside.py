@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pronk.named import find
+from pronk.config.named import find
 from pronk.sinks.base import Sink
 from pronk.types import UserError
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pronk.knobs import TransportConfig
+from pronk.config.knobs import TransportConfig
 from pronk.transport.codecs import compressor
 from pronk.types import UserError
 

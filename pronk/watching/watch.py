@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pronk.envs.filmed import Filmed, make_filmed
-from pronk.failures import own_failures
+from pronk.processes.failures import own_failures
 from pronk.types import Array, Failure, Tree, UserError, leaves, map_tree
 from pronk.watching.film import Seat, can_mp4, check_film, compose, is_picture, open_film, score_text
 from pronk.watching.window import Window, draw_without_screen, why_no_window
@@ -122,9 +122,9 @@ def playing(
     """A run's agent in `count` environments; they end with the block."""
     import torch
 
-    from pronk.checkpoint import find_run
     from pronk.config import validate
-    from pronk.evaluation import checkpoint_of, restored_policy
+    from pronk.evaluation.playing import checkpoint_of, restored_policy
+    from pronk.runs.checkpoint import find_run
     from pronk.seeding import evaluation_seeds
 
     state = checkpoint_of(find_run(str(run)), best)

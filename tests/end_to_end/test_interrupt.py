@@ -10,7 +10,7 @@ from contextlib import ExitStack
 import pytest
 from processes import SIZES, STEPS_PER_UPDATE, Training, assert_monotone, command_line, read_metrics, read_summary
 
-from pronk.checkpoint import RunDirectory
+from pronk.runs.checkpoint import RunDirectory
 
 OFTEN = "run.log_every_seconds=0.1"
 SOON = 5.0  # seconds

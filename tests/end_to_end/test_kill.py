@@ -19,7 +19,7 @@ import pytest
 from processes import (
     SIZES,
     STEPS_PER_UPDATE,
-    TESTS,
+    SUPPORT,
     Training,
     assert_monotone,
     checksum,
@@ -29,8 +29,8 @@ from processes import (
     read_summary,
 )
 
-from pronk.checkpoint import RunDirectory
 from pronk.layout import UnrollLayout
+from pronk.runs.checkpoint import RunDirectory
 from pronk.transport.shared_memory import SharedMemoryTransport
 from pronk.types import Parameters
 
@@ -184,7 +184,7 @@ class Filler:
         ticket, inherited = self._transport.connect(self._actor)
         command = [sys.executable, "-m", "processes", json.dumps(asdict(ticket))]
         with inherited:
-            self._process = subprocess.Popen(command, pass_fds=ticket.descriptors, cwd=TESTS)
+            self._process = subprocess.Popen(command, pass_fds=ticket.descriptors, cwd=SUPPORT)
 
     def kill(self) -> None:
         self._process.kill()

@@ -53,7 +53,7 @@ class Hosts:
         for process in descendants_of(self.sshd.process.pid):
             with contextlib.suppress(OSError), open(f"/proc/{process.pid}/cmdline", "rb") as file:
                 words = file.read().decode().split("\0")
-                if "pronk.fleet.attended" in " ".join(words) and command in words:
+                if "pronk.cluster.attended" in " ".join(words) and command in words:
                     found.append(process)
         return found
 

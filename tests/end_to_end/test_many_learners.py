@@ -19,7 +19,7 @@ import torch
 from processes import (
     SIZES,
     STEPS_PER_UPDATE,
-    TESTS,
+    SUPPORT,
     Training,
     assert_monotone,
     command_line,
@@ -27,8 +27,8 @@ from processes import (
     read_summary,
 )
 
-from pronk.checkpoint import RunDirectory
 from pronk.config import load_config
+from pronk.runs.checkpoint import RunDirectory
 
 pytestmark = pytest.mark.timeout(300)
 START, END = 150.0, 60.0  # seconds, on a busy machine; alone it takes a few
@@ -171,7 +171,7 @@ def test_learners_started_one_by_one_train_as_one(tmp_path: Path) -> None:
     further = [sys.executable, "-m", "pronk", "train", "catch", *common, "learners.rank=1"]
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    environment = os.environ | {"PYTHONPATH": f"{TESTS.parent}:{TESTS}"}
+    environment = os.environ | {"PYTHONPATH": f"{SUPPORT.parents[1]}:{SUPPORT}"}
     with subprocess.Popen(further, cwd=elsewhere, env=environment, stdout=subprocess.PIPE, text=True) as process:
         try:
             run = tmp_path / "run"
@@ -205,7 +205,7 @@ def test_two_learners_solve_cartpole(seed: int, tmp_path: Path) -> None:
 def test_torchrun(tmp_path: Path) -> None:
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "pronk"]
     sizes = ("transport=local", *SIZES, "run.stop_return=null", "--run-dir", str(tmp_path / "run"), "--quiet")
-    environment = os.environ | {"PYTHONPATH": f"{TESTS.parent}:{TESTS}"}
+    environment = os.environ | {"PYTHONPATH": f"{SUPPORT.parents[1]}:{SUPPORT}"}
     for steps, what in ((6400, ("catch",)), (12_800, (str(tmp_path / "run"), "--resume"))):
         command = [*torchrun, "train", *what, f"run.total_steps={steps}", *sizes]
         subprocess.run(command, env=environment, timeout=200, check=True)

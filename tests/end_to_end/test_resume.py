@@ -8,7 +8,7 @@ import pytest
 from processes import SIZES, STEPS_PER_UPDATE, assert_monotone, command_line, read_metrics, read_summary
 from test_serial_determinism import same
 
-from pronk.checkpoint import RunDirectory
+from pronk.runs.checkpoint import RunDirectory
 from pronk.starting import learner_for
 from pronk.training import Training
 

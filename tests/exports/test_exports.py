@@ -19,12 +19,12 @@ from own_parts import Album, Diary
 from safetensors import safe_open
 
 from pronk import cli
-from pronk.checkpoint import RunDirectory
 from pronk.config import Config, load_config
-from pronk.evaluation import load
-from pronk.exporting import LARGEST_DIFFERENCE, Exported, Moment, export, largest_difference
+from pronk.evaluation.playing import load
 from pronk.exports import FORMATS
+from pronk.exports.exporting import LARGEST_DIFFERENCE, Exported, Moment, export, largest_difference
 from pronk.metrics import Metrics
+from pronk.runs.checkpoint import RunDirectory
 from pronk.starting import learner_for
 from pronk.types import Failure, UserError
 

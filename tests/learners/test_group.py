@@ -21,10 +21,10 @@ import torch
 from test_learner import LSTM, batch_for, configured, learner_of, step, weights_of
 
 from pronk.batcher import columns
-from pronk.interrupts import Interrupts
 from pronk.learner import Learner, NonFinite
 from pronk.learners import Group, Left, Place, Share, Solo, following, leading
 from pronk.metrics import Experience
+from pronk.processes.interrupts import Interrupts
 from pronk.types import Unroll, map_unroll
 
 HALF, LENGTH, UPDATES, RATE = 4, 5, 3, 0.02
@@ -170,7 +170,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def environment() -> dict[str, str]:
-    return os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"}
+    return os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT / 'tests/support'}"}
 
 
 @pytest.mark.parametrize("name", CASES)

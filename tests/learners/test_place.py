@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pronk.config import available_cores, load_config
-from pronk.knobs import LearnersConfig
+from pronk.config.knobs import LearnersConfig
 from pronk.learners import Place, find_place, part_of, place_in, whole_run
 from pronk.types import UserError
 

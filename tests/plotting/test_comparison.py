@@ -1,7 +1,7 @@
 from made_runs import made_run
 
 from pronk.plotting.comparison import differences, group_runs
-from pronk.runs import Run
+from pronk.runs.reading import Run
 
 
 def grouped(tmp_path, *experiments, source="cartpole"):

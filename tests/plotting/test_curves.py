@@ -3,7 +3,7 @@ import pytest
 from made_runs import made_run
 
 from pronk.plotting.curves import curve_of, smoothed, summarised
-from pronk.runs import Run
+from pronk.runs.reading import Run
 
 
 def test_a_curve_leaves_out_what_is_not_known(tmp_path):

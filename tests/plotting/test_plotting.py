@@ -8,7 +8,7 @@ from processes import command_line
 from pronk.plotting import plot
 from pronk.plotting.comparison import group_runs
 from pronk.plotting.figures import Options, draw
-from pronk.runs import Run, find_runs
+from pronk.runs.reading import Run, find_runs
 from pronk.types import UserError
 
 RETURNS = [10.0, 20.0, 40.0, 30.0, 60.0]
@@ -226,7 +226,7 @@ def test_what_is_left_out_and_what_goes_on_is_said(runs, monkeypatch):
     made_run(runs / "empty", outcome=None)
     with open(runs / "a1" / "metrics.jsonl", "a") as file:
         file.write('{"env_steps": 99')
-    from pronk.checkpoint import RunDirectory
+    from pronk.runs.checkpoint import RunDirectory
 
     with RunDirectory(runs / "b1").locked():
         done = command_line(

@@ -5,7 +5,7 @@ from processes import command_line
 
 from pronk.config import load_config
 from pronk.envs.filmed import make_filmed
-from pronk.evaluation import evaluate
+from pronk.evaluation.playing import evaluate
 from pronk.starting import train
 from pronk.types import UserError
 from pronk.watching.film import CAPTION

@@ -1,0 +1,77 @@
+"""logs/actors.json: what every actor does right now, for whoever looks at the run directory; always whole.
+
+{"time": 1700000000.0, "running": true, "actors": [{"actor": 0, "state": "playing", ...}, ...]}
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+from pronk.actors.base import Play
+from pronk.runs.status_file import write_status
+
+SECONDS = 1.0  # between two looks
+
+State = Literal["starting", "playing", "waiting", "restarting", "ended"]
+"""`waiting`: all its slots are filled and the learner has taken none yet."""
+
+
+@dataclass
+class ActorState:
+    """One actor as its supervisor sees it."""
+
+    actor: int
+    state: State
+    unrolls: int
+    """Delivered, over all its lives."""
+    filled: int = 0
+    """Of its slots."""
+    slots: int = 0
+    lives: int = 1
+    pid: int | None = None
+    silent_seconds: float = 0.0
+    """Since its last unroll, although it had room for one."""
+    place: str = "this machine"
+    steps_per_second: float | None = None
+    """Played, whether valid or not; the board works it out."""
+
+
+class Board:
+    """Where a launcher shows its actors, about once a second."""
+
+    def __init__(self, play: Play) -> None:
+        assert isinstance(play.config.actors.envs, int), "resolved"
+        self._path = play.logs / "actors.json"
+        self._steps_per_unroll = play.config.actors.envs * play.config.actors.unroll_length
+        self._shown_at = 0.0
+        self._actors: list[ActorState] = []
+
+    def show(self, look: Callable[[], list[ActorState]]) -> None:
+        """Replace what was shown, if it is time to look again."""
+        now = time.monotonic()
+        if now - self._shown_at < SECONDS:
+            return
+        before = {one.actor: one.unrolls for one in self._actors}
+        self._actors = look()
+        for one in self._actors:
+            if one.actor in before:
+                played = (one.unrolls - before[one.actor]) * self._steps_per_unroll
+                one.steps_per_second = round(played / (now - self._shown_at), 1)
+        self._shown_at = now
+        self._write(running=True)
+
+    def end(self) -> None:
+        """The run is over; the last rates stay."""
+        for one in self._actors:
+            one.state, one.pid, one.filled = "ended", None, 0
+        self._write(running=False)
+
+    def _write(self, running: bool) -> None:
+        """That nobody can look is no reason to stop a run."""
+        picture = {"time": round(time.time(), 3), "running": running, "actors": [asdict(one) for one in self._actors]}
+        with contextlib.suppress(OSError):
+            write_status(self._path, picture)

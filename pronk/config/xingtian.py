@@ -1,0 +1,301 @@
+"""A XingTian IMPALA YAML as a Pronk one, with a word about every key that has no counterpart.
+
+XingTian's file has four parts (`alg_para`, `env_para`, `agent_para`, `model_para`), and the number of its explorers.
+What it leaves out takes the defaults of XingTian's IMPALA where they are documented (learning rate, entropy, width,
+discount), and Pronk's elsewhere. Keys of both spellings of the models are known: TensorFlow's and MindSpore's (..MS).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from pronk.config.config import FOREIGN_KEYS, assign, validate
+from pronk.config.errors import nearest
+from pronk.types import UserError
+
+ENVS_PER_ACTOR = 16  # to aim at: fewer processes with more environments each do the same work in less time
+TOLERANCE = 0.1  # by how much the number of environments may differ, so that batches come out even
+
+# What stands in the file, without a counterpart here, and why.
+NO_COUNTERPART = {
+    "alg_para.alg_config.train_per_checkpoint": "actors always play with the newest weights",
+    "alg_para.alg_config.save_model": "checkpoints are always saved; see the section `checkpoint`",
+    "alg_para.alg_config.save_interval": "checkpoints go by time: checkpoint.every_seconds",
+    "alg_para.alg_config.learning_starts": "there is no replay to fill",
+    "alg_para.alg_config.process_num": "learners.count sets how many learn",
+    "alg_para.alg_config.only_save_best_model": "the last few and the best are kept: checkpoint.keep",
+    "agent_para.agent_name": "one actor serves all environments",
+    "agent_para.agent_config.sync_model_interval": "actors fetch the newest weights before every unroll",
+    "agent_para.agent_config.complete_episode": "a run ends by steps, time or return: run.total_steps, "
+    "run.total_seconds, run.stop_return",
+    "model_para.actor.state_dim": "the environment tells it",
+    "model_para.actor.action_dim": "the environment tells it",
+    "model_para.actor.input_dtype": "the environment tells it",
+    "model_para.actor.default_dtype": "weights are float32",
+    "model_para.actor.summary": "`pronk show` prints the configuration",
+    "model_para.actor.max_to_keep": "checkpoint.keep counts checkpoints of the whole state",
+    "model_para.actor.model_format": "checkpoints are PyTorch's",
+    "env_para.env_info.vision": "training shows nothing; `pronk watch` shows the agent playing",
+    "speedup": "processes are not pinned to cores; learner.threads and actors.count share them out",
+    "start_core": "processes are not pinned to cores",
+    "plasma_size": "unrolls travel through memory whose size follows from the configuration",
+    "node_config": "`pronk learner` on one machine and `pronk actor` on the others instead",
+    "test_node_config": "the evaluator runs beside the learner: --evaluate",
+    "remote_env": "the other machines' own shells set it",
+    "use_pbt": "one configuration is trained at a time",
+    "pbt_config": "one configuration is trained at a time",
+    "benchmark.id": "--run-dir names a run",
+    "benchmark.archive_root": "runs are written to runs/, or where --run-dir says",
+    "benchmark.log_interval_to_train": "run.log_every_seconds goes by time",
+    "benchmark.eval.model_path": "pronk eval RUN plays a run's newest checkpoint, --best its best",
+    "benchmark.eval.gap": "evaluation.every_seconds goes by time",
+    "benchmark.eval.evaluator_num": "one process evaluates",
+    "benchmark.eval.model_divided_freq": "evaluation.episodes sets how many are played",
+    "benchmark.eval.max_step_per_episode": "episodes are played to their end",
+    "benchmark.eval.summary": "every evaluation is shown",
+}
+# XingTian's own defaults that its documentation lists.
+DEFAULTS = {"LR": 3e-4, "ENTROPY_LOSS": 0.01, "HIDDEN_SIZE": 128, "NUM_LAYERS": 1, "GAMMA": 0.99}
+ALGORITHMS = ("IMPALA", "IMPALAOpt")
+ENVIRONMENTS = ("GymEnv", "AtariEnv", "VectorAtariEnv")
+MODELS = ("ImpalaMlp", "ImpalaMlpZeus", "ImpalaCnn", "ImpalaCnnZeus", "ImpalaCnnOpt")
+OPTIMISERS = {"adam": "adam", "rmsprop": "rmsprop_tf"}
+OPT_CNN = {42: "compact", 84: "opt_cnn"}  # by the size of a frame
+MOST_ROWS = 128  # that its models but ImpalaCnnOpt learn at once, whatever BATCH_SIZE says
+
+
+class Conversion(NamedTuple):
+    """A valid configuration as plain data, and what has to be said about it."""
+
+    config: dict[str, Any]
+    notes: list[str]
+
+
+def convert(tree: dict[str, Any]) -> Conversion:
+    """The four parts of a XingTian file as Pronk's sections."""
+    if not FOREIGN_KEYS & tree.keys():
+        raise UserError(f"this is no XingTian file: it has none of {', '.join(sorted(FOREIGN_KEYS))}")
+    source = Source(tree)
+    target: dict[str, Any] = {}
+
+    def put(path: str, value: Any) -> None:
+        assign(target, path, value)
+
+    convert_algorithm(source)
+    convert_environment(source, put)
+    model = convert_model(source, put, target["env"].get("atari", {}).get("size"))
+    convert_sizes(source, put, model)
+    convert_run(source, put, target["env"]["id"])
+    if model == "ImpalaCnnOpt":
+        put("loss.reduction", "sum")
+        put("loss.reward_clip", "abs_one")
+    validate(target, "the converted file")
+    return Conversion(target, source.notes + source.leftovers())
+
+
+class Source:
+    """The keys of the file; each is taken once, so that what nobody took can be named."""
+
+    def __init__(self, tree: dict[str, Any]) -> None:
+        self._left = flat(tree)
+        self.notes: list[str] = []
+
+    def take(self, path: str, default: Any = None, kind: type | tuple[type, ...] = object) -> Any:
+        """The value of a key, or the default."""
+        value = self._left.pop(path, default)
+        if value is not None and (not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool)):
+            wanted = " or ".join(part.__name__ for part in (kind if isinstance(kind, tuple) else (kind,)))
+            raise UserError(f"{path}: {value!r} does not fit: it should be of type {wanted}")
+        return value
+
+    def take_count(self, path: str, default: int | None = None) -> Any:
+        """A whole number from 1, however it is written."""
+        value = self.take(path, default, (int, float))
+        if value is not None and (value < 1 or value != int(value)):
+            raise UserError(f"{path}: {value!r} does not fit: a whole number from 1")
+        return None if value is None else int(value)
+
+    def take_choice(self, path: str, choices: tuple[str, ...], what: str) -> str:
+        """One of a few names, with or without MindSpore's ending."""
+        value = str(self.take(path, choices[0]))
+        name = re.sub(r"(?i)_?ms$", "", value)
+        if name not in choices:
+            raise UserError(f"{path}: {value!r} is no {what} that can be converted{nearest(value, choices)}")
+        return name
+
+    def note(self, path: str, why: str) -> None:
+        """Something that the user should know of a key."""
+        self.notes.append(f"{path}: {why}")
+
+    def leftovers(self) -> list[str]:
+        """A word about every key that was not taken. A switch that is off needs none."""
+        words = []
+        for path, value in self._left.items():
+            known = [key for key in NO_COUNTERPART if path == key or path.startswith(key + ".")]
+            if known and value is False:
+                continue
+            if known:
+                words.append(f"{known[0]}: no counterpart: {NO_COUNTERPART[known[0]]}")
+            else:
+                words.append(f"{path}: unknown, left out")
+        return list(dict.fromkeys(words))
+
+
+def convert_algorithm(source: Source) -> None:
+    """Only one can be trained."""
+    source.take_choice("alg_para.alg_name", ALGORITHMS, "algorithm")
+    if (agents := source.take_count("agent_para.agent_num", 1)) != 1:
+        source.note("agent_para.agent_num", f"{agents} agents in one environment have no counterpart: one plays")
+
+
+def convert_environment(source: Source, put: Callable[[str, Any], None]) -> None:
+    """A Gym id, or an Atari game."""
+    kind = source.take_choice("env_para.env_name", ENVIRONMENTS, "environment")
+    name = source.take("env_para.env_info.name", None, str)
+    if name is None:
+        raise UserError("env_para.env_info.name is missing: which environment?")
+    size = source.take_count("env_para.env_info.dim")
+    if kind == "GymEnv":
+        put("env.id", name)
+        if size is not None:
+            source.note("env_para.env_info.dim", f"no counterpart: {name} has the size that it has")
+        return
+    game = re.sub(r"(NoFrameskip|Deterministic)?-v\d+$", "", name.removeprefix("ALE/"))
+    put("env.id", "atari")
+    put("env.game", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", game).lower())
+    if size is not None:
+        put("env.atari.size", size)
+
+
+def convert_model(source: Source, put: Callable[[str, Any], None], size: int | None) -> str:
+    """Network, loss and optimiser. Gives the model's name."""
+    model = source.take_choice("model_para.actor.model_name", MODELS, "model")
+    path, number = "model_para.actor.model_config", (int, float)
+
+    def setting(name: str) -> Any:
+        """A constant; XingTian takes it from either of two places."""
+        return source.take(f"{path}.{name}", source.take(f"alg_para.alg_config.{name}", DEFAULTS[name], number), number)
+
+    width, layers = (source.take_count(f"{path}.{name}", int(DEFAULTS[name])) for name in ("HIDDEN_SIZE", "NUM_LAYERS"))
+    if model.startswith("ImpalaMlp"):
+        put("network.torso", "mlp")
+        put("network.hidden", [width] * layers)
+        put("network.activation", "relu")
+    else:
+        # XingTian's last layer sees the whole of 11x11 cells: for 42x42 frames that is what `compact` is.
+        put("network.torso", OPT_CNN.get(size or 84, "opt_cnn") if model == "ImpalaCnnOpt" else "nature")
+        convert_scaling(source)
+    put("loss.discount", setting("GAMMA"))
+    put("loss.entropy_cost", setting("ENTROPY_LOSS"))
+    chosen = source.take(f"{path}.opt_type", "adam", str)
+    if chosen not in OPTIMISERS:
+        raise UserError(f"{path}.opt_type: {chosen!r} is not one of {', '.join(OPTIMISERS)}")
+    put("optimiser.name", OPTIMISERS[chosen])
+    put("optimiser.learning_rate", setting("LR"))
+    schedule = source.take(f"{path}.lr_schedule")
+    put("optimiser.schedule", "linear" if schedule else "constant")
+    if schedule:
+        put("optimiser.learning_rate", first_rate(schedule, f"{path}.lr_schedule"))
+        source.note(f"{path}.lr_schedule", "a cosine over 20,000 updates there; linear to zero at run.total_steps here")
+    if chosen == "rmsprop":
+        put("optimiser.epsilon", 0.1)
+        source.note(f"{path}.opt_type", "centred there, not centred here")
+    unsaid = None if model.startswith("ImpalaMlp") else 40.0
+    put("optimiser.max_gradient_norm", source.take(f"{path}.grad_norm_clip", unsaid, number))
+    return model
+
+
+def first_rate(schedule: Any, path: str) -> float:
+    """Of [[0, 0.01], [20000, 0.000001]]."""
+    try:
+        return float(schedule[0][1])
+    except (TypeError, ValueError, LookupError):
+        raise UserError(f"{path}: {schedule!r} does not fit: pairs of a step and a rate, such as [[0, 0.01]]") from None
+
+
+def convert_scaling(source: Source) -> None:
+    """Images are scaled from 0 to 1 by the network."""
+    path = "model_para.actor"
+    mean, deviation = source.take(f"{path}.state_mean", 0.0), source.take(f"{path}.state_std", 255.0)
+    if (mean, deviation) != (0.0, 255.0):
+        source.note(f"{path}.state_mean, state_std", f"({mean:g}, {deviation:g}) there; images go from 0 to 1 here")
+
+
+def convert_sizes(source: Source, put: Callable[[str, Any], None], model: str) -> None:
+    """How long an unroll is, how many make a batch, and how many environments play them.
+
+    XingTian's learner waits for `prepare_times_per_train` messages of its explorers, each with an unroll of every
+    environment of theirs, and learns at most BATCH_SIZE of their steps at once; its Keras models learn 128.
+    """
+    algorithm, agent = "alg_para.alg_config", "agent_para.agent_config"
+    lengths = [
+        source.take_count(f"{algorithm}.episode_len"),
+        source.take_count("model_para.actor.model_config.sample_batch_step"),
+        source.take_count(f"{agent}.max_steps"),
+    ]
+    length = next((value for value in lengths if value is not None), 128)
+    put("actors.unroll_length", length)
+    explorers, vector = source.take_count("env_num", 1), source.take_count("env_para.env_info.vector_env_size", 1)
+    rows = source.take_count(f"{algorithm}.BATCH_SIZE", 512)
+    if model != "ImpalaCnnOpt":
+        rows = min(rows, MOST_ROWS)
+    waited_for = source.take_count(f"{algorithm}.prepare_times_per_train", explorers) * vector
+    batch = max(1, min(rows // length, waited_for))
+    total = explorers * vector
+    envs = envs_per_actor(total, batch)
+    count = max(1, round(total / envs))
+    put("actors.count", count)
+    put("actors.envs", envs)
+    put("learner.batch_size", batch)
+    if batch > 2 * count * envs:  # more than the usual two slots can hold
+        put("actors.slots", -(-batch // (count * envs)))
+    if vector > 1 or explorers > 1:
+        source.note("env_num", f"{total} environments become actors.count={count} times actors.envs={envs}")
+    source.note(
+        f"{algorithm}.BATCH_SIZE, prepare_times_per_train",
+        f"updates of up to {rows} steps become learner.batch_size={batch}, which counts unrolls (of {length} steps)",
+    )
+
+
+def envs_per_actor(total: int, batch: int) -> int:
+    """About sixteen, so that about `total` play in all, and batches come out even."""
+
+    def misses(envs: int) -> float:
+        return abs(max(1, round(total / envs)) * envs - total) / total
+
+    even = [envs for envs in range(1, total + 1) if envs % batch == 0 or batch % envs == 0]
+    return min((envs for envs in even if misses(envs) <= TOLERANCE), key=lambda envs: abs(envs - ENVS_PER_ACTOR))
+
+
+def convert_run(source: Source, put: Callable[[str, Any], None], env_id: str) -> None:
+    """When it ends, and how it is evaluated."""
+    put("run.total_steps", source.take_count("agent_para.agent_config.complete_step", 10_000_000))
+    goal = reward_threshold(env_id)
+    if goal is not None:
+        put("run.stop_return", goal)
+        source.note(
+            "run.stop_return",
+            f"added: {env_id} counts as solved at {goal:g}; null trains for all of run.total_steps",
+        )
+    if (episodes := source.take_count("benchmark.eval.episodes_per_eval")) is not None:
+        put("evaluation.episodes", episodes)
+        source.note("benchmark.eval", "evaluation is switched on by --evaluate (or -t train_with_evaluate)")
+
+
+def reward_threshold(env_id: str) -> float | None:
+    """The return at which Gymnasium calls an environment solved."""
+    import gymnasium
+
+    spec = gymnasium.registry.get(env_id)
+    return None if spec is None else spec.reward_threshold
+
+
+def flat(tree: dict[str, Any], path: str = "") -> dict[str, Any]:
+    """`a.b.c` -> value, for all that is not a dict."""
+    found: dict[str, Any] = {}
+    for key, value in tree.items():
+        here = f"{path}.{key}" if path else str(key)
+        found.update(flat(value, here) if isinstance(value, dict) else {here: value})
+    return found

@@ -1,0 +1,1 @@
+"""Whole episodes, played with trained weights: after training, beside it, and in programs of the user's."""

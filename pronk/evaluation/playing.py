@@ -1,0 +1,165 @@
+"""Plays whole episodes with given parameters, and loads a trained policy for use elsewhere."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from pronk.config import Config, validate
+from pronk.envs import make_env
+from pronk.envs.last_inputs import LastInputs
+from pronk.evaluation.atari_scores import human_normalised
+from pronk.networks import Network, make_network
+from pronk.policy import Policy
+from pronk.processes.failures import own_failures
+from pronk.runs.checkpoint import BEST, RunDirectory, find_run, load_checkpoint
+from pronk.seeding import evaluation_seeds
+from pronk.types import EnvSpec, UserError
+
+MOST_ENVS = 64
+
+
+class Evaluation(NamedTuple):
+    """Raw returns and lengths of whole episodes."""
+
+    returns: list[float]
+    lengths: list[int]
+    game: str | None = None  # of Atari
+
+    def summary(self) -> dict[str, Any]:
+        """Mean, standard deviation, and the 95% interval of the mean (normal approximation)."""
+        count = len(self.returns)
+        mean, std = float(np.mean(self.returns)), float(np.std(self.returns, ddof=1)) if count > 1 else 0.0
+        half = 1.96 * std / math.sqrt(count)
+        normalised = human_normalised(self.game, mean) if self.game else None
+        return {
+            "episodes": count,
+            "mean": mean,
+            "std": std,
+            "interval": [mean - half, mean + half],
+            "min": min(self.returns),
+            "max": max(self.returns),
+            "mean_length": float(np.mean(self.lengths)),
+            **({"human_normalised": normalised} if normalised is not None else {}),
+        }
+
+
+def evaluate(
+    run: str | Path, episodes: int = 100, *, deterministic: bool = False, best: bool = False, seed: int = 1
+) -> Evaluation:
+    """Play `episodes` whole episodes with a run's newest (or best) checkpoint."""
+    if episodes < 1:
+        raise UserError(f"--episodes: {episodes} does not fit: at least 1")
+    if seed < 0:
+        raise UserError(f"--seed: {seed} does not fit: at least 0")
+    state = checkpoint_of(find_run(str(run)), best)
+    config = validate(state["config"])
+    torch.set_num_threads(1)
+    count = how_many_envs(config, episodes)
+    policy_seed, env_seeds = evaluation_seeds(seed, count)
+    with own_failures("the environment"):
+        env = make_env(config, count)
+    try:
+        policy = restored_policy(config, env.spec, state, count, policy_seed, deterministic)
+        with own_failures("the environment"):
+            return play_episodes(env, policy, episodes, env_seeds)._replace(game=config.env.game)
+    finally:
+        env.close()
+
+
+def how_many_envs(config: Config, episodes: int) -> int:
+    """One for each episode, within reason; where each is a process, no more than an actor has."""
+    most = config.actors.envs if config.env.vectorization == "async" else MOST_ENVS
+    return min(episodes, int(most))
+
+
+def play_episodes(
+    env: Any, policy: Policy, episodes: int, seeds: list[int], at_every_step: Callable[[], None] = lambda: None
+) -> Evaluation:
+    """Each environment plays its share: taking the first to finish instead would favour short episodes."""
+    quota = np.full(env.count, episodes // env.count) + (np.arange(env.count) < episodes % env.count)
+    returns: list[float] = []
+    lengths: list[int] = []
+    step = env.reset(seeds)
+    while quota.any():
+        action, _ = policy.act(step.observation, step.first)
+        step = env.step(action)
+        counted = ~np.isnan(step.episode_return) & (quota > 0)
+        returns += step.episode_return[counted].tolist()
+        lengths += step.episode_length[counted].tolist()
+        quota[counted] -= 1
+        at_every_step()
+    return Evaluation(returns, lengths)
+
+
+class Player:
+    """A trained policy for one environment: raw observation in, the environment's own action out."""
+
+    def __init__(self, config: Config, state: dict[str, Any], deterministic: bool, seed: int) -> None:
+        self._env = make_env(config.replace({"env.vectorization": "auto"}), 1)
+        self._env.close()  # only its translations between spaces and arrays are used
+        self._policy = restored_policy(config, self._env.spec, state, 1, seed, deterministic)
+        self.reset()
+
+    def reset(self) -> None:
+        """The next observation opens an episode."""
+        self._first = np.array([True])
+        action = self._env.spec.action.array
+        self._action = np.zeros((1, *action.shape), action.dtype)
+
+    def act(self, observation: Any, reward: float = 0.0) -> Any:
+        """The action for an observation. `reward`: of the last action, for networks that want to see it."""
+        seen = self._env.encode(with_batch_axis(observation))
+        if isinstance(self._env, LastInputs):
+            seen = self._env.extend(seen, self._first, self._action, np.array([reward]))
+        self._action, _ = self._policy.act(seen, self._first)
+        self._first = np.array([False])
+        return self._env.decode(self._action)[0]
+
+
+def load(run: str | Path, *, deterministic: bool = False, best: bool = False, seed: int = 1) -> Player:
+    """The policy of a run, ready to act."""
+    state = checkpoint_of(find_run(str(run)), best)
+    return Player(validate(state["config"]), state, deterministic, seed)
+
+
+def checkpoint_of(run: RunDirectory, best: bool) -> dict[str, Any]:
+    """The best or the newest readable checkpoint."""
+    if not best:
+        return run.restore()[0]
+    path = run.checkpoints / BEST
+    if not path.exists():
+        raise UserError(f"{run.path} has no best checkpoint: no episode had ended when the last one was written")
+    return load_checkpoint(path)
+
+
+def restored_policy(
+    config: Config, spec: EnvSpec, state: dict[str, Any], count: int, seed: int, deterministic: bool
+) -> Policy:
+    """A policy with a checkpoint's weights."""
+    return Policy(restored_network(config, spec, state), count, seed, deterministic)
+
+
+def restored_network(config: Config, spec: EnvSpec, state: dict[str, Any]) -> Network:
+    """A network with a checkpoint's weights."""
+    network = make_network(spec, config.network)
+    try:
+        network.load_state_dict(state["learner"]["network"])
+    except RuntimeError as error:
+        reason = " ".join(str(error).split())
+        raise UserError(f"the checkpoint does not fit the network or the environment any more: {reason}") from None
+    return network
+
+
+def with_batch_axis(observation: Any) -> Any:
+    """One raw observation as a batch of one."""
+    if isinstance(observation, tuple):
+        return tuple(with_batch_axis(part) for part in observation)
+    if isinstance(observation, dict):
+        return {key: with_batch_axis(part) for key, part in observation.items()}
+    return np.asarray(observation)[None]

@@ -1,0 +1,67 @@
+"""The card of a shared policy: what it plays, how well, how it was made, how to use it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pronk import __version__
+from pronk.config import Config, plain_yaml
+
+# Blocks are joined rather than formatted: a program and a configuration are full of braces.
+
+
+def card(name: str, environment: str, config: Config, scores: dict[str, Any], program: str) -> str:
+    """Markdown with the front matter that the Hub reads."""
+    front = plain_yaml.dump(front_matter(name, environment, scores["evaluation"]))
+    blocks = [
+        f"---\n{front}---",
+        f"# {name}",
+        f"A policy for **{environment}**, trained with IMPALA by Pronk {__version__}.",
+        "![Mean return over environment steps](curve.png)",
+        table(scores),
+        "## Use it",
+        "Without Pronk; this is `model_safetensors.py`, beside the weights:",
+        f"```python\n{program.rstrip()}\n```",
+        "## Train it again",
+        "`config.yaml` is the whole configuration:",
+        f"```sh\npronk train config.yaml --seed {config.run.seed}\npronk eval last\n```",
+        f"<details><summary>config.yaml</summary>\n\n```yaml\n{config.to_yaml().rstrip()}\n```\n\n</details>",
+    ]
+    return "\n\n".join(blocks) + "\n"
+
+
+def front_matter(name: str, environment: str, evaluation: dict[str, Any] | None) -> dict[str, Any]:
+    """What the Hub reads."""
+    front: dict[str, Any] = {
+        "library_name": "pronk",
+        "pipeline_tag": "reinforcement-learning",
+        "tags": ["reinforcement-learning", "impala", environment],
+    }
+    if evaluation:
+        score = {"type": "mean_reward", "name": "mean_reward", "value": plus_minus(evaluation), "verified": False}
+        task = {"type": "reinforcement-learning", "name": "reinforcement-learning"}
+        result = {"task": task, "dataset": {"name": environment, "type": environment}, "metrics": [score]}
+        front["model-index"] = [{"name": name.rpartition("/")[2], "results": [result]}]
+    return front
+
+
+def table(scores: dict[str, Any]) -> str:
+    """The figures."""
+    training, evaluation = scores["training"], scores["evaluation"]
+    rows = []
+    if evaluation:
+        how = "likeliest actions" if evaluation["deterministic"] else "sampled actions"
+        rows.append(("mean return", f"{plus_minus(evaluation)} over {evaluation['episodes']} episodes, {how}"))
+        rows.append(("worst, best", f"{evaluation['min']:.1f}, {evaluation['max']:.1f}"))
+        if "human_normalised" in evaluation:
+            rows.append(("of a human's score", f"{evaluation['human_normalised']:.0%}"))
+    minutes, seconds = divmod(round(training["wall_seconds"]), 60)
+    rows += [
+        ("trained for", f"{training['env_steps']:,} steps, {training['updates']:,} updates, {minutes} min {seconds} s"),
+    ]
+    return "\n".join(["| | |", "|---|---|", *(f"| {what} | {value} |" for what, value in rows)])
+
+
+def plus_minus(evaluation: dict[str, Any]) -> str:
+    """Mean and standard deviation over episodes."""
+    return f"{evaluation['mean']:.1f} +/- {evaluation['std']:.1f}"

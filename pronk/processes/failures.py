@@ -1,0 +1,59 @@
+"""How a failure in the user's own code is told: once, with the user's traceback and not Pronk's."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sysconfig
+import threading
+import traceback
+from collections.abc import Iterator
+from types import FrameType
+
+from pronk.processes.interrupts import Interrupted
+from pronk.types import Failure, UserError
+
+
+@contextlib.contextmanager
+def own_failures(who: str) -> Iterator[None]:
+    """An error of the user's environment, network or loss in this process is told like one of an actor process."""
+    try:
+        yield
+    except (UserError, Failure, Interrupted):
+        raise
+    except Exception as error:
+        raise Failure(f"{who} failed: {own_traceback(error)}") from error
+
+
+@contextlib.contextmanager
+def time_limit(seconds: float) -> Iterator[None]:
+    """The user's code may hang: raise where it does. Only the main thread can be interrupted so; elsewhere it waits."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def give_up(number: int, frame: FrameType | None) -> None:
+        raise TimeoutError(f"it took longer than {seconds:g} s (actors.timeout_seconds)")
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def own_traceback(error: Exception) -> str:
+    """The traceback from the user's first frame on, without Pronk's: what went wrong, not how Pronk got there."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(OURS)]
+    own = [index for index, frame in enumerate(frames) if not frame.filename.startswith(LIBRARIES)]
+    kept = frames[own[0] :] if own else frames
+    listed = "".join(traceback.format_list(kept))
+    described = "".join(traceback.format_exception_only(error)).rstrip()
+    return f"Traceback (most recent call last):\n{listed}{described}" if listed else described
+
+
+OURS = (os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep, contextlib.__file__)
+LIBRARIES = tuple(sysconfig.get_path(name) + os.sep for name in ("stdlib", "purelib", "platlib"))

@@ -1,0 +1,189 @@
+"""Reads metrics.jsonl and eval.jsonl, however long they are, without reading a long one whole.
+
+A short stretch is read line by line. Of a long one, evenly spaced places are looked at and the first whole line after
+each is taken: ten million lines open as fast as a thousand. Whoever follows a growing file says how far they have read
+and gets what came since. Lines that are torn or foreign are passed over. `sinks/jsonl.py` writes them.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+READ_WHOLE = 1024  # bytes for each point asked for: a stretch up to this long is read whole
+GLANCE = 4 * 1024  # bytes read at one place; a line of metrics has about 450
+LONGEST_LINE = 1024 * 1024  # bytes; a file without line ends for longer is none of ours
+
+
+class Stretch(NamedTuple):
+    """Some lines of a file, in order."""
+
+    lines: list[dict[str, Any]]
+    end: int
+    """Where the last whole line ends: what to read on from."""
+    file: int
+    """Tells a file from one that took its place: a resumed run rewrites its metrics."""
+    sampled: bool
+    """Whether lines were left out."""
+
+
+NOTHING = Stretch([], 0, 0, False)
+
+
+def read(path: Path, points: int, start: int = 0, whole: int = 0) -> Stretch:
+    """At most about `points` lines between `start` and the end of the file, the first and the last among them.
+
+    Of a stretch that has at most `whole` bytes no line is left out, however many there are.
+    """
+    try:
+        with open(path, "rb", buffering=0) as file:
+            status = os.fstat(file.fileno())
+            end = last_line_end(file, start, status.st_size)
+            if end - start > max(whole, READ_WHOLE * points):
+                return Stretch(glance(file, points, start, end), end, status.st_ino, sampled=True)
+            file.seek(start)
+            lines = parse_all(read_exactly(file, end - start))
+            most = len(lines) if end - start <= whole else points
+            return Stretch(thinned(lines, most), end, status.st_ino, sampled=len(lines) > most)
+    except OSError:
+        return NOTHING
+
+
+def read_all(path: Path) -> list[dict[str, Any]]:
+    """Every line; for files that are never long."""
+    try:
+        return parse_all(whole_lines(path.read_bytes(), from_start=True))
+    except OSError:
+        return []
+
+
+def follow(path: Path, points: int, file: int, after: int) -> tuple[Stretch, bool]:
+    """What came since `after`, and whether that goes on from there: not if the file was rewritten meanwhile."""
+    try:
+        status = path.stat()
+    except OSError:
+        return NOTHING, file == NOTHING.file
+    same = status.st_ino == file and status.st_size >= after
+    return read(path, points, after if same else 0), same
+
+
+def share(path: Path, part: float) -> int:
+    """Where the last `part` of a file begins, at a line's beginning."""
+    try:
+        with open(path, "rb", buffering=0) as file:
+            return line_after(file, int(os.fstat(file.fileno()).st_size * (1 - part)))[0]
+    except OSError:
+        return 0
+
+
+def last(path: Path) -> dict[str, Any] | None:
+    """The last line that can be read."""
+    try:
+        with open(path, "rb", buffering=0) as file:
+            return last_between(file, 0, os.fstat(file.fileno()).st_size)
+    except OSError:
+        return None
+
+
+def glance(file: BinaryIO, points: int, start: int, end: int) -> list[dict[str, Any]]:
+    """The first whole line after each of evenly spaced places, and the last line of all."""
+    lines, seen = [], -1
+    for number in range(points):
+        at, text = line_after(file, start + (end - start) * number // points)
+        if seen < at < end:  # else lines are longer than the places are apart
+            seen = at
+            if (line := parse(text)) is not None:
+                lines.append(line)
+    tail = last_between(file, start, end)
+    if tail is not None and (not lines or tail != lines[-1]):
+        lines.append(tail)
+    return lines
+
+
+def last_between(file: BinaryIO, start: int, end: int) -> dict[str, Any] | None:
+    """The last line that can be read, looked for from the end; `start` is where a line begins."""
+    length = GLANCE
+    while True:
+        begin = max(start, end - length)
+        file.seek(begin)
+        text = whole_lines(read_exactly(file, end - begin), begin == start)
+        found = next((line for part in reversed(text.split(b"\n")) if (line := parse(part)) is not None), None)
+        if found is not None or begin == start or length > LONGEST_LINE:
+            return found
+        length *= 4
+
+
+def line_after(file: BinaryIO, place: int) -> tuple[int, bytes]:
+    """The first line that begins at or after a place: where, and what it says. Nearly always a single small read."""
+    before = max(0, place - 1)  # the end of a line may stand just before the place
+    file.seek(before)
+    text, found = b"", 0
+    while len(text) < LONGEST_LINE and (chunk := file.read(GLANCE)):
+        text += chunk
+        found = 0 if place == 0 else text.find(b"\n") + 1
+        if (found or place == 0) and (end := text.find(b"\n", found)) >= 0:
+            return before + found, text[found:end]
+    return before + len(text), b""
+
+
+def last_line_end(file: BinaryIO, start: int, size: int) -> int:
+    """Where the last whole line ends; what follows it is still being written, or torn."""
+    end = size
+    while end > start and size - end < LONGEST_LINE:
+        begin = max(start, end - GLANCE)
+        file.seek(begin)
+        found = read_exactly(file, end - begin).rfind(b"\n")
+        if found >= 0:
+            return begin + found + 1
+        end = begin
+    return start
+
+
+def read_exactly(file: BinaryIO, count: int) -> bytes:
+    """An unbuffered file may give less than is asked for."""
+    parts = []
+    while count > 0 and (part := file.read(count)):
+        parts.append(part)
+        count -= len(part)
+    return b"".join(parts)
+
+
+def whole_lines(text: bytes, from_start: bool) -> bytes:
+    """Without the rest of a line at the beginning, and without a torn one at the end."""
+    text = text[: text.rfind(b"\n") + 1]
+    return text if from_start else text.partition(b"\n")[2]
+
+
+def parse_all(text: bytes) -> list[dict[str, Any]]:
+    """The objects in lines of JSON."""
+    return [line for part in text.split(b"\n") if part and (line := parse(part)) is not None]
+
+
+def parse(text: bytes) -> dict[str, Any] | None:
+    """One object, or None where there is none."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def thinned(lines: list[dict[str, Any]], points: int) -> list[dict[str, Any]]:
+    """At most `points`, evenly spaced, the first and the last among them."""
+    if len(lines) <= points:
+        return lines
+    step = (len(lines) - 1) / max(1, points - 1)
+    return [lines[round(number * step)] for number in range(points)]
+
+
+def as_json(line: dict[str, Any]) -> str:
+    """A line of the file."""
+    return json.dumps({name: plain(value) for name, value in line.items()}) + "\n"
+
+
+def plain(value: Any) -> Any:
+    """JSON has no NaN or infinity."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,198 @@
+"""A shared policy: what is in its folder, and what a Hub receives of it."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from PIL import Image
+from safetensors import safe_open
+
+from pronk.config import load_config
+from pronk.exports import hub
+from pronk.starting import train
+from pronk.types import Failure, UserError
+
+SHORT = ["transport=local", "run.total_steps=1280", "network.hidden=[16]", "run.log_every_seconds=0.01"]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: Any) -> Path:
+    path = tmp_path_factory.mktemp("runs") / "secret-place" / "run"
+    train(load_config("CartPole-v1", SHORT), run_dir=path)
+    (path / "logs" / "actor-0.log").write_text("hf_secret_token")
+    return path
+
+
+def summary_of(run: Path) -> dict[str, Any]:
+    return json.loads((run / "summary.json").read_text())
+
+
+def test_a_folder_holds_all_that_is_shared_and_nothing_else(run: Path, tmp_path: Path) -> None:
+    done = hub.push(run, f"{tmp_path}/cartpole", episodes=3)
+    folder = tmp_path / "cartpole"
+    assert sorted(path.name for path in folder.iterdir()) == sorted(hub.FILES)
+    assert [path for path in folder.iterdir() if b"secret" in path.read_bytes()] == []
+    text = (folder / "README.md").read_text()
+    _, front, body = text.split("---\n", 2)
+    facts = yaml.safe_load(front)
+    mean = json.loads((folder / "scores.json").read_text())["evaluation"]["mean"]
+    assert mean == done.scores["evaluation"]["mean"]
+    assert facts["library_name"] == "pronk"
+    assert facts["model-index"][0]["results"][0]["metrics"][0]["value"].startswith(f"{mean:.1f} +/-")
+    assert f"| mean return | {mean:.1f} +/-" in body
+    assert f"{summary_of(run)['env_steps']:,} steps" in body
+    assert "](curve.png)" in body
+    assert (folder / "model_safetensors.py").read_text().strip() in body
+    assert Image.open(folder / "curve.png").size[0] > 600
+    assert load_config(folder / "config.yaml").network.hidden == [16]
+    with safe_open(folder / "model.safetensors", "np") as weights:
+        assert "_torso._layers.0.weight" in weights.keys()  # noqa: SIM118 - not a dict
+
+
+def test_a_shared_folder_acts_where_it_is_and_is_renewed(run: Path, tmp_path: Path) -> None:
+    for _ in range(2):
+        hub.push(run, f"{tmp_path}/a", episodes=0)
+    assert "mean return |" not in (tmp_path / "a" / "README.md").read_text()
+    (tmp_path / "a").rename(tmp_path / "b")
+    program = [sys.executable, "-I", str(tmp_path / "b" / "model_safetensors.py")]
+    done = subprocess.run(program, capture_output=True, text=True, timeout=100, cwd=tmp_path)
+    assert done.stdout in ("0\n", "1\n"), done.stderr
+
+
+def test_the_runs_own_evaluation_of_this_checkpoint_is_the_score(run: Path, tmp_path: Path) -> None:
+    steps = summary_of(run)["env_steps"]
+    line = {"env_steps": steps, "episodes": 7, "mean": 123.0, "std": 4.0, "min": 1.0, "max": 200.0, "mean_length": 9.0}
+    lines = [{**line, "env_steps": 640, "mean": 1.0}, line]
+    (run / "eval.jsonl").write_text("".join(json.dumps({**each, "deterministic": True}) + "\n" for each in lines) + "{")
+    try:
+        done = hub.push(run, f"{tmp_path}/a")
+    finally:
+        (run / "eval.jsonl").unlink()
+    assert done.scores["evaluation"]["mean"] == 123.0
+    assert "123.0 +/- 4.0 over 7 episodes, likeliest actions" in (tmp_path / "a" / "README.md").read_text()
+
+
+def test_what_cannot_be_shared_is_said(run: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("")
+    (tmp_path / "file").write_text("")
+    for repo, words in {
+        "./mine": "something in it that `pronk push` did not write",
+        "./file": "is a file, not a folder",
+        "mine": r"'mine' is neither owner/name on the Hub nor a folder; a folder is written \./mine",
+        "a/b/c": "neither owner/name",
+    }.items():
+        with pytest.raises(UserError, match=words):
+            hub.push(run, repo)
+    with pytest.raises(UserError, match="no run directory"):
+        hub.push("nowhere", "./x")
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    with pytest.raises(UserError, match=r"huggingface_hub: pip install 'pronk\[hub\]'"):
+        hub.push(run, "me/mine")
+
+
+# ---- the Hub, as far as an upload speaks to it
+
+
+class Hub(http.server.ThreadingHTTPServer):
+    """Remembers what it was sent."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Answers)
+        self.created: dict[str, Any] = {}
+        self.private = True
+        self.received: dict[str, bytes] = {}
+
+
+class Answers(http.server.BaseHTTPRequestHandler):
+    """The requests that huggingface_hub makes for a small upload."""
+
+    server: Hub
+
+    def log_message(self, *_: object) -> None: ...
+
+    def answer(self, content: dict[str, Any]) -> None:
+        body = json.dumps(content).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_GET(self) -> None:
+        self.answer({"id": "me/mine", "private": self.server.private, "sha": "0" * 40, "siblings": []})
+
+    def do_POST(self) -> None:
+        if "chunked" in self.headers.get("Transfer-Encoding", ""):
+            body = b""
+            while size := int(self.rfile.readline(), 16):
+                body += self.rfile.read(size)
+                self.rfile.readline()
+            self.rfile.readline()
+        else:
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        if self.path == "/api/repos/create":
+            self.server.created = json.loads(body)
+            self.answer({"url": "https://huggingface.co/me/mine"})
+        elif "/preupload/" in self.path:
+            files = [{**file, "uploadMode": "regular", "shouldIgnore": False} for file in json.loads(body)["files"]]
+            self.answer({"files": files})
+        elif "/commit/" in self.path:
+            for line in map(json.loads, body.splitlines()):
+                if line["key"] == "file":
+                    self.server.received[line["value"]["path"]] = line["value"]["content"].encode()
+            self.answer(
+                {"commitUrl": "https://huggingface.co/me/mine/commit/0", "commitOid": "0" * 40, "success": True}
+            )
+        else:
+            self.answer({})
+
+
+@pytest.fixture
+def served(monkeypatch: Any) -> Iterator[Hub]:
+    with Hub() as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        address = f"http://127.0.0.1:{server.server_port}"
+        monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", address)
+        monkeypatch.setenv("HF_TOKEN", "hf_secret_token")
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def made_private(served: Hub) -> bool:
+    """As this version of the Hub's library asks for it."""
+    return served.created.get("private", served.created.get("visibility") == "private")
+
+
+def test_the_hub_receives_the_folder_and_it_is_private(run: Path, served: Hub) -> None:
+    hub.push(run, "me/mine", episodes=0)
+    assert made_private(served)
+    assert set(served.received) == set(hub.FILES)
+    served.received.clear()
+    served.private = False
+    with pytest.raises(UserError, match="me/mine is public; add --public"):
+        hub.push(run, "me/mine", episodes=0)
+    assert served.received == {}
+    hub.push(run, "me/mine", episodes=0, public=True)
+    assert not made_private(served)
+    assert set(served.received) == set(hub.FILES)
+
+
+def test_a_hub_that_is_not_there_is_said_in_one_line(run: Path, monkeypatch: Any, tmp_path: Path) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setenv("HF_TOKEN", "hf_secret_token")
+    with pytest.raises(Failure, match="cannot push to me/mine: ") as failed:
+        hub.push(run, "me/mine", episodes=0)
+    assert len(str(failed.value).splitlines()) == 1

@@ -1,0 +1,219 @@
+"""A checkpoint that is there is whole, is data only, and is the newest that can be."""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+import random
+import resource
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from processes import Training, command_line, read_metrics, read_summary
+
+from pronk.runs.checkpoint import BEST, RunDirectory, load_checkpoint
+from pronk.config import load_config
+from pronk.starting import learner_for
+from pronk.types import UserError
+
+NO_CHECKPOINTS = [b"", b"torn", b"\x80\x02.", b"PK\x03\x04", bytes(1000), random.Random(1).randbytes(1000)]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDirectory:
+    return RunDirectory.create(load_config("catch"), tmp_path / "run", "catch")
+
+
+def state(env_steps: int, size: int = 1000) -> dict[str, Any]:
+    return {"learner": {"network": torch.full((size,), float(env_steps))}, "metrics": {"env_steps": env_steps}}
+
+
+def steps_in(run: RunDirectory) -> list[int]:
+    """What each file holds, the best one last; nothing else may lie there."""
+    *numbered, best = sorted(run.checkpoints.iterdir())
+    return [load_checkpoint(path)["metrics"]["env_steps"] for path in (*numbered, best)]
+
+
+@contextlib.contextmanager
+def full_disk(limit: int) -> Iterator[None]:
+    """No file may grow beyond `limit` bytes: what does fails half-way, as on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+class Touches:
+    """Makes a file when it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> Any:
+        return Path.touch, (self.path,)
+
+
+class CannotBePickled:
+    def __reduce__(self) -> Any:
+        raise RuntimeError("not this one")
+
+
+def test_last_k_and_the_best_are_kept(run: RunDirectory) -> None:
+    for steps in range(100, 600, 100):
+        run.save(state(steps), keep=2, best=steps == 200)
+    assert steps_in(run) == [400, 500, 200]
+    assert run.restore()[0]["metrics"]["env_steps"] == 500
+
+
+def test_names_sort_by_steps_however_many_digits_they_have(run: RunDirectory) -> None:
+    for steps in (9, 10, 1_000, 999_999_999_999):
+        run.save(state(steps), keep=10)
+    assert run.restore()[0]["metrics"]["env_steps"] == 999_999_999_999
+
+
+def test_every_tensor_comes_back_bit_for_bit(run: RunDirectory) -> None:
+    config = load_config("catch", ["network.core=lstm"]).resolved()
+    learner = learner_for(config)
+    learner.version = 7
+    saved = learner.state()
+    run.save({"learner": saved, "metrics": {"env_steps": 1}}, keep=1)
+    torch.rand(3)
+    other = learner_for(config.replace({"run.seed": 2}))
+    other.load_state(run.restore()[0]["learner"])
+    restored = other.state()
+    assert restored["version"] == 7
+    for part in ("network", "optimiser"):
+        assert all(torch.equal(restored[part][name], saved[part][name]) for name in saved[part])
+    assert torch.equal(restored["random"], saved["random"])
+
+
+@pytest.mark.parametrize("limit", [0, 1, 700, 20_000, 39_000])
+def test_full_disk_leaves_the_checkpoint_before_and_no_other_file(limit: int, run: RunDirectory) -> None:
+    run.save(state(100, 10_000), keep=1, best=True)
+    with full_disk(limit), pytest.raises((OSError, RuntimeError)):
+        run.save(state(200, 10_000), keep=1, best=True)
+    assert steps_in(run) == [100, 100]
+
+
+@pytest.mark.parametrize("steps", [100, 200])  # over the one before, and beside it
+def test_error_while_writing_leaves_the_checkpoint_before_and_no_other_file(steps: int, run: RunDirectory) -> None:
+    run.save(state(100), keep=1, best=True)
+    with pytest.raises(RuntimeError, match="not this one"):
+        run.save(state(steps) | {"config": CannotBePickled()}, keep=1, best=True)
+    assert steps_in(run) == [100, 100]
+
+
+@pytest.mark.parametrize("content", NO_CHECKPOINTS)
+def test_file_that_is_no_checkpoint_falls_back_to_the_one_before(content: bytes, run: RunDirectory) -> None:
+    run.save(state(100), keep=3)
+    run.save(state(200), keep=3).write_bytes(content)
+    found, problems = run.restore()
+    assert found["metrics"]["env_steps"] == 100
+    assert list(problems) == [run.checkpoints / "000000000200.pt"]
+
+
+def test_checkpoint_torn_anywhere_falls_back_to_the_one_before(run: RunDirectory) -> None:
+    run.save(state(100), keep=3)
+    newest = run.save(state(200), keep=3)
+    whole = newest.read_bytes()
+    for length in range(0, len(whole), 97):
+        newest.write_bytes(whole[:length])
+        found, problems = run.restore()
+        assert (found["metrics"]["env_steps"], len(problems)) == (100, 1)
+
+
+def test_no_readable_checkpoint_is_told_in_one_line(run: RunDirectory) -> None:
+    with pytest.raises(UserError, match="has no checkpoint yet"):
+        run.restore()
+    run.save(state(100), keep=3).write_bytes(b"")
+    with pytest.raises(UserError, match="no checkpoint can be read") as caught:
+        run.restore()
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.filterwarnings("ignore:Detected pickle protocol")
+@pytest.mark.parametrize("save", [torch.save, lambda content, path: path.write_bytes(pickle.dumps(content))])
+def test_malicious_checkpoint_is_refused_and_runs_nothing(save: Any, run: RunDirectory, tmp_path: Path) -> None:
+    touched, checkpoint = tmp_path / "touched", run.checkpoints / "000000000100.pt"
+    pickle.loads(pickle.dumps(Touches(touched)))
+    assert touched.exists()  # so it would work
+    touched.unlink()
+    save({"format": 1, "metrics": Touches(touched)}, checkpoint)
+    with pytest.raises(UserError, match="cannot be read"):
+        load_checkpoint(checkpoint)
+    assert not touched.exists()
+
+
+@pytest.mark.parametrize("content", [{"format": 99}, {"metrics": {}}, [1, 2], {"format": "1"}])
+def test_other_format_is_refused_by_name(content: Any, run: RunDirectory) -> None:
+    path = run.checkpoints / "000000000100.pt"
+    torch.save(content, path)
+    with pytest.raises(UserError, match=r"has checkpoint format .* reads format 1"):
+        load_checkpoint(path)
+
+
+def test_full_disk_is_said_and_not_died_of(tmp_path: Path) -> None:
+    settings = ("transport=local", "run.stop_return=null", "run.total_steps=6400", "run.log_every_seconds=1e-9")
+    with full_disk(4000), Training(tmp_path / "run", "catch", *settings) as training:  # limits are inherited
+        code = training.wait()
+    assert "cannot write a checkpoint" in training.err
+    assert "cannot write metrics" in training.err
+    assert "Traceback" not in training.err
+    assert code == 0
+    assert read_summary(tmp_path / "run")["env_steps"] == 6400
+    assert not list((tmp_path / "run").rglob("*.tmp"))
+
+
+@pytest.fixture
+def tiny_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 24 KiB, where mounting is allowed."""
+    mount = ["mount", "-t", "tmpfs", "-o", "size=24k", "none", str(tmp_path)]
+    if shutil.which("mount") is None or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("cannot mount a file system")
+    yield tmp_path
+    subprocess.run(["umount", str(tmp_path)], check=True)
+
+
+def test_disk_without_a_byte_left_is_said_and_not_died_of(tiny_disk: Path) -> None:
+    settings = ("transport=local", "run.stop_return=null", "run.total_steps=9600", "run.log_every_seconds=1e-9")
+    ended = command_line("train", "catch", *settings, "--run-dir", tiny_disk / "run", "--quiet")
+    assert ended.code == 0
+    assert "cannot write metrics" in ended.err
+    assert "cannot write a checkpoint" in ended.err
+    assert not list(tiny_disk.rglob("*.tmp"))
+
+
+def test_loss_that_is_not_finite_keeps_the_batch_and_poisons_no_checkpoint(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    often = ("checkpoint.every_seconds=1e-9", "checkpoint.keep=100", "transport=local", "run.total_steps=1e9")
+    ended = command_line("train", "faulty:HugeReward", "env.kwargs.after=100", *often, "--run-dir", path, "--quiet")
+    assert ended.code == 1
+    assert "Traceback" not in ended.err
+    assert "loss is" in ended.err
+    assert str(path / "broken_batch.pt") in ended.err
+    broken = torch.load(path / "broken_batch.pt", weights_only=True)
+    assert (broken["batch"]["reward"] > 1e38).any()
+    run = RunDirectory.open(path)
+    assert len(run.saved()) >= 2
+    for saved in [*run.saved(), run.checkpoints / BEST]:
+        weights = load_checkpoint(saved)["learner"]["network"].values()
+        assert all(weight.isfinite().all() for weight in weights)
+    newest = load_checkpoint(run.saved()[-1])["learner"]["network"]
+    assert all(torch.equal(newest[name], broken["network"][name]) for name in newest)
+    assert read_summary(path)["outcome"] == "failed"
+
+
+def test_return_beyond_all_numbers_still_gives_valid_json(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    settings = ("loss.reward_clip=abs_one", "transport=local", "run.total_steps=640")
+    ended = command_line("train", "faulty:HugeReward", *settings, "--run-dir", path, "--quiet")
+    assert ended.code == 0
+    assert read_metrics(path)[-1]["episode_return"] is None
+    assert read_summary(path)["episode_return"] is None
