@@ -1,4 +1,4 @@
-"""The actor: environments + policy + port. It fills one unroll at a time, for ever."""
+"""The actor: environments + policy + port. It plays one unroll after another and sends each to the learner."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from pronk.networks import make_network
 from pronk.policy import Policy
 from pronk.seeding import actor_seeds
 from pronk.transport import ActorPort, Closed
-from pronk.types import Array, EnvSpec, Tree, Unroll, leaves, map_tree, unroll_specs
+from pronk.types import Array, EnvSpec, Tree, Unroll, assign, leaves, map_tree, unroll_specs
 
 
 class Actor:
-    """Plays N environments with one policy. An unroll begins where the last one ended."""
+    """Plays N environments with one policy. An unroll starts where the last one ended."""
 
     def __init__(self, env: VectorEnv, policy: Policy, port: ActorPort, seeds: list[int], sync_every: int = 1) -> None:
         self._env, self._policy, self._port = env, policy, port
@@ -26,7 +26,7 @@ class Actor:
         self._now = env.reset(seeds)
 
     def run(self) -> None:
-        """Play until the learner is gone."""
+        """Play until the learner closes the port."""
         try:
             while True:
                 self.advance()
@@ -43,7 +43,7 @@ class Actor:
         self._until_sync = (self._until_sync or self._sync_every) - 1
 
     def _play(self, unroll: Unroll) -> None:
-        """Fill every field. The parameters change only between unrolls, so one version serves them all."""
+        """Fill every field. The parameters change only between unrolls, so an unroll has one version."""
         unroll.version[:] = self._policy.version
         unroll.task[:] = self._env.task
         map_tree(np.copyto, unroll.state, self._policy.state)
@@ -60,21 +60,12 @@ class Actor:
             self._observe(unroll, t + 1)
 
     def _observe(self, unroll: Unroll, t: int) -> None:
-        write(unroll.observation, t, self._now.observation)
+        assign(unroll.observation, t, self._now.observation)
         unroll.first[t] = self._now.first
 
 
-def write(destination: Tree, t: int, source: Tree) -> None:
-    """destination[t] = source, for every leaf."""
-    if isinstance(destination, dict):
-        for key, part in destination.items():
-            write(part, t, source[key])
-    else:
-        destination[t] = source
-
-
 def check_finite(unroll: Unroll) -> None:
-    """A NaN is found where it arises, not hours later in the weights."""
+    """Raise `FloatingPointError` for a NaN or infinity here, where its source is known, not later in the weights."""
     named: list[tuple[str, Array]] = [("reward", unroll.reward), *leaves(unroll.observation, "observation")]
     for name, array in named:
         if array.dtype.kind == "f" and not np.isfinite(array).all():
@@ -85,7 +76,7 @@ def check_finite(unroll: Unroll) -> None:
 
 
 def specs_for(config: Config, spec: EnvSpec, state_spec: Tree) -> Unroll:
-    """The shape of one actor's unroll."""
+    """Return the shape of one actor's unroll."""
     assert isinstance(config.actors.envs, int), "resolved"
     return unroll_specs(spec, state_spec, config.actors.unroll_length, config.actors.envs)
 
@@ -94,9 +85,10 @@ def specs_for(config: Config, spec: EnvSpec, state_spec: Tree) -> Unroll:
 def make_actor(
     config: Config, make_port: Callable[[UnrollLayout, int], ActorPort], index: int, life: int, generation: int
 ) -> Iterator[Actor]:
-    """An actor with its environments; leaving the block closes them.
+    """Make an actor with its environments; leaving the block closes them.
 
-    The same in every process and for every transport: both sides compute the layout from the configuration.
+    `make_port` gets the layout of the unrolls and the size of the parameters in bytes. Actor and learner each compute
+    these from the configuration, so they are the same in every process and for every transport.
     """
     assert isinstance(config.actors.envs, int), "resolved"
     rank = config.learners.rank or 0

@@ -1,6 +1,6 @@
-"""The nouns of Pronk, each with its shape.
+"""The data types of Pronk, each with its shape.
 
-T is the length of an unroll, N the number of environments of one actor, B the columns of a batch. Arrays are
+T is the length of an unroll, N the number of environments of one actor, B the number of columns of a batch. Arrays are
 time-major. A `Tree` is an array or a dict of trees: a Dict or Tuple observation keeps its structure, with string keys.
 """
 
@@ -16,11 +16,11 @@ Tree = Any  # Array | dict[str, Tree]
 
 
 class UserError(Exception):
-    """A mistake of the user's: shown as one line, without a traceback, with exit code 2."""
+    """A mistake in what the user gave. Shown as one line without a traceback; the exit code is 2."""
 
 
 class Failure(Exception):  # noqa: N818 - reads as what happened
-    """The run cannot go on. The message has the root cause: shown without a traceback of Pronk's, with exit code 1."""
+    """The run cannot continue. The message holds the root cause; shown without Pronk's own traceback, exit code 1."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,8 @@ class ArraySpec:
 class ActionSpec:
     """What the agent chooses at each step, in the agent's own units.
 
-    Choices count from 0; real numbers live in [-1, 1]. The environment's adapter translates both (a Discrete space that
-    starts at 5, a Box from -2 to 2), so networks and losses never see them.
+    Choices count from 0; real numbers lie in [-1, 1]. The environment's adapter translates both (a Discrete space that
+    starts at 5, a Box from -2 to 2), so networks and losses never see the environment's units.
     """
 
     shape: tuple[int, ...]
@@ -62,7 +62,7 @@ class ActionSpec:
 
 @dataclass(frozen=True)
 class EnvSpec:
-    """All that the rest of Pronk knows of an environment."""
+    """All that the rest of Pronk knows about an environment."""
 
     observation: Tree  # of ArraySpec
     action: ActionSpec
@@ -78,15 +78,15 @@ class EnvSpec:
 
 
 class Step(NamedTuple):
-    """What N environments answered to one action each: the observation to act on next, and the fate of the action."""
+    """The answer of N environments to one action each: the next observation, and what the action led to."""
 
-    observation: Tree  # [N, ...]
-    first: Array  # [N] bool     the observation opens an episode
-    reward: Array  # [N]         raw
-    discount: Array  # [N]       0 where the episode terminated, else 1 (a truncation is 1)
-    valid: Array  # [N] bool     False where the observation does not follow from the action
-    episode_return: Array  # [N] of the episode that ended here, else NaN
-    episode_length: Array  # [N] likewise, else 0
+    observation: Tree  # [N, ...]    to act on next
+    first: Array  # [N] bool         the observation opens an episode
+    reward: Array  # [N]             raw
+    discount: Array  # [N]           0 where the episode terminated, else 1 (a truncation is 1)
+    valid: Array  # [N] bool         False where the observation does not follow from the action
+    episode_return: Array  # [N]     of the episode that ended with this action, else NaN
+    episode_length: Array  # [N]     in steps, likewise, else 0
 
 
 class Unroll(NamedTuple):
@@ -94,15 +94,18 @@ class Unroll(NamedTuple):
 
         o_0 a_0 r_0   o_1 a_1 r_1   ...   o_{T-1} a_{T-1} r_{T-1}   o_T
 
-    One rule makes every way of resetting an environment right: a step whose successor is not its own is not `valid`
-    and weighs nothing anywhere. See `envs/gymnasium_vector.py`, the only place that fills it.
+    One rule makes every way of resetting an environment right: a step whose successor does not follow from its action
+    is not `valid` and has weight zero in every loss and every mean. A terminated step is valid whatever follows it,
+    because its discount is 0. A truncated step is valid where the next row holds the true last observation, from which
+    it bootstraps. `envs/autoreset.py` and `envs/gymnasium_vector.py` fill the field; nothing else knows how
+    environments reset.
     """
 
     observation: Tree  # [T+1, N, ...]  o_T only bootstraps; it is also o_0 of the next unroll
     first: Array  # [T+1, N] bool       o_t opens an episode: the core's state is reset before it
     action: Array  # [T, N, ...]
     log_prob: Array  # [T, N]           log mu(a_t | o_t) of the policy that acted
-    reward: Array  # [T, N]             as the environment gave it; clipping is the learner's business
+    reward: Array  # [T, N]             as the environment gave it; the learner clips
     discount: Array  # [T, N]           0 where the episode terminated at step t, else 1
     valid: Array  # [T, N] bool
     episode_return: Array  # [T, N]     of the episode that ended at step t (raw, whole game), else NaN
@@ -119,8 +122,21 @@ class Parameters(NamedTuple):
     block: Array  # [bytes] uint8
 
 
+def step_specs(spec: EnvSpec, envs: int) -> Step:
+    """Return the shape of every field of a `Step` of so many environments."""
+    return Step(
+        observation=map_tree(lambda leaf: leaf.batched(envs), spec.observation),
+        first=ArraySpec((envs,), "bool"),
+        reward=ArraySpec((envs,), "float64"),
+        discount=ArraySpec((envs,), "bool"),
+        valid=ArraySpec((envs,), "bool"),
+        episode_return=ArraySpec((envs,), "float32"),
+        episode_length=ArraySpec((envs,), "int32"),
+    )
+
+
 def unroll_specs(spec: EnvSpec, state: Tree, length: int, envs: int) -> Unroll:
-    """The shape of every field of an unroll, known before the run starts."""
+    """Return the shape of every field of an unroll. It is known before the run starts."""
     per_step = {
         "log_prob": "float32",
         "reward": "float32",
@@ -152,8 +168,17 @@ def map_unroll(function: Any, *unrolls: Unroll) -> Unroll:
     return Unroll(*(map_tree(function, *fields) for fields in zip(*unrolls, strict=True)))
 
 
+def assign(target: Tree, index: Any, source: Tree) -> None:
+    """Do `target[index] = source` for every leaf."""
+    if isinstance(target, dict):
+        for key, part in target.items():
+            assign(part, index, source[key])
+    else:
+        target[index] = source
+
+
 def leaves(tree: Tree, path: str = "") -> list[tuple[str, Any]]:
-    """The leaves of a tree with their paths, in a fixed order."""
+    """Return the leaves of a tree with their paths, in a fixed order."""
     if isinstance(tree, dict):
         return [leaf for key in tree for leaf in leaves(tree[key], f"{path}/{key}" if path else key)]
     return [(path, tree)]

@@ -1,4 +1,4 @@
-"""Every field of every unroll, held against a script: across borders of unrolls, ends of both kinds and resets."""
+"""Every field of every unroll, compared with a script: across borders of unrolls, ends of both kinds and resets."""
 
 import collections
 import copy
@@ -13,7 +13,7 @@ from scripted import ACTIONS, NAMES, OBSERVATIONS, earned, fate
 from pronk.actor import make_actor, specs_for
 from pronk.actors import Play, playing
 from pronk.config import Config
-from pronk.envs import probe_spec
+from pronk.envs import gymnasium_vector, probe_spec
 from pronk.layout import UnrollLayout
 from pronk.learner import Learner
 from pronk.networks import Network
@@ -29,7 +29,7 @@ ACTORS, ENVS, LENGTH, SLOTS, ROUNDS, SEED, GENERATION = 2, 3, 5, 2, 6, 11, 40
 class Recording(NamedTuple):
     """What two actors sent over some rounds with other weights in each, and the networks by version."""
 
-    next_step: bool
+    clock: str
     unrolls: list[list[Unroll]]  # [actor][position]
     networks: dict[int, Network]
 
@@ -53,7 +53,7 @@ def config_for(**changes: Any) -> Config:
 
 
 def opinionated_learner(config: Config) -> Learner:
-    """With weights so large that every input, and the memory, makes a difference to every probability."""
+    """With weights so large that every input, and the core's state, changes every probability."""
     learner = Learner(config, probe_spec(config), torch.device("cpu"))
     shake(learner)
     return learner
@@ -69,16 +69,31 @@ def copied(unrolls: list[Unroll]) -> list[Unroll]:
     return [map_unroll(np.copy, unroll) for unroll in unrolls]
 
 
+@pytest.fixture(scope="module")
+def module_patch():
+    with pytest.MonkeyPatch.context() as patch:
+        yield patch
+
+
 @pytest.fixture(
     scope="module",
-    params=[(t, c) for t in ("local", "shared_memory") for c in ("scripted:Clock", "scripted:NextStepClock")],
-    ids=lambda value: f"{value[0]}-{value[1].partition(':')[2]}",
+    params=[
+        ("local", "Clock", "sync"),
+        ("local", "NextStepClock", "auto"),
+        ("local", "SameStepClock", "auto"),
+        ("shared_memory", "Clock", "sync"),
+        ("shared_memory", "Clock", "async"),
+        ("shared_memory", "NextStepClock", "auto"),
+    ],
+    ids="-".join,
 )
-def recording(request, tmp_path_factory) -> Recording:
-    transport, clock = request.param
+def recording(request, tmp_path_factory, module_patch) -> Recording:
+    transport, clock, vectorization = request.param
+    module_patch.setattr(gymnasium_vector, "MOST_WAITING", 1.0)  # a same-step vector waits for every truncation
     config = config_for(
         transport__name=transport,
-        env__id=clock,
+        env__id=f"scripted:{clock}",
+        env__vectorization=vectorization,
         network__core="lstm",
         network__last_action=True,
         network__last_reward=True,
@@ -99,11 +114,11 @@ def recording(request, tmp_path_factory) -> Recording:
                 port.publish(learner.parameters())
     names = [names_of(actor)[0] for actor in range(ACTORS)]
     sent = [[u for u in received if u.observation["clock"][0, 0, 0] == name] for name in names]
-    return Recording("NextStep" in clock, sent, networks)
+    return Recording(clock, sent, networks)
 
 
 def names_of(actor: int) -> list[int]:
-    """How an actor's environments call themselves: by their seeds."""
+    """How an actor's environments name themselves: by their seeds."""
     return [seed % NAMES for seed in actor_seeds(SEED, actor, 0, GENERATION, ENVS)[1]]
 
 
@@ -129,66 +144,91 @@ def test_the_last_observation_is_the_first_of_the_next_unroll(recording):
 def test_every_field_of_every_step_holds_what_the_script_says(recording):
     for actor, unrolls in enumerate(recording.unrolls):
         seeds = actor_seeds(SEED, actor, 0, GENERATION, ENVS)[1]
-        for column, seed in enumerate(seeds):
+        actions = np.concatenate([unroll.action for unroll in unrolls])
+        for column, expected in enumerate(timelines(recording.clock, seeds, actions)):
             steps = {
                 name: np.concatenate([getattr(unroll, name)[:LENGTH, column] for unroll in unrolls])
-                for name in ("action", "first", "reward", "discount", "valid", "episode_return", "episode_length")
+                for name in ("first", "reward", "discount", "valid", "episode_return", "episode_length")
             }
             for key in unrolls[0].observation:
                 parts = [unroll.observation[key][:LENGTH, column] for unroll in unrolls]
                 steps[key] = np.concatenate([*parts, unrolls[-1].observation[key][LENGTH:, column]])
             steps["first"] = np.append(steps["first"], unrolls[-1].first[LENGTH, column])
-            expected = timeline(seed, steps["action"].tolist(), recording.next_step)
-            assert set(expected) == set(steps) - {"action"}
+            assert set(expected) == set(steps)
             for name, values in expected.items():
                 np.testing.assert_array_equal(steps[name], values, err_msg=name)
 
 
-def timeline(seed: int, actions: list[int], next_step: bool) -> dict[str, list]:
-    """One environment's life, told slowly: what types.py says each field holds, for these actions."""
-    told: dict[str, list] = collections.defaultdict(list)
+def timelines(clock: str, seeds: list[int], actions: np.ndarray) -> list[dict[str, list]]:
+    """What every field holds of each environment, for these actions [T, N]."""
+    environments = [Timeline(seed, resets_next=clock == "NextStepClock") for seed in seeds]
+    for row in actions.tolist():
+        waits = clock == "SameStepClock" and any(environment.is_over for environment in environments)
+        for environment, action in zip(environments, row, strict=True):
+            if waits:
+                environment.wait()
+            else:
+                environment.play(action)
+    return [environment.told for environment in environments]
 
-    def see(episode: int, step: int, label: int, reward: float) -> None:
-        opens = step == 0
-        told["first"].append(opens)
-        told["clock"].append([seed % NAMES, episode, step])
-        told["reading"].append([[episode + 0.5], [-step / 4]])
-        told["last"].append(0 if opens else label + 1)
-        told["last_action"].append(0 if opens else label + 1)
-        told["last_reward"].append(0.0 if opens else min(1.0, max(-1.0, reward)))
 
-    def score(reward: float, discount: int, valid: bool, episode_return: float, episode_length: int) -> None:
-        told["reward"].append(reward)
-        told["discount"].append(discount)
-        told["valid"].append(valid)
-        told["episode_return"].append(episode_return)
-        told["episode_length"].append(episode_length)
+class Timeline:
+    """One environment, step by step, as types.py and the modules of envs/ define the fields.
 
-    episode = step = 0
-    rewards: list[float] = []
-    over = False
-    see(0, 0, 0, 0.0)
-    for action in actions:
-        if over:  # only with next-step resets: this action is not played
-            episode, step, rewards, over = episode + 1, 0, [], False
-            score(0.0, 1, False, np.nan, 0)
-            see(episode, 0, 0, 0.0)
-            continue
-        step += 1
-        rewards.append(earned(episode, step, action))
-        length, terminated, _ = fate(seed, episode)
-        if step < length:
-            score(rewards[-1], 1, True, np.nan, 0)
-            see(episode, step, action, rewards[-1])
-        elif next_step:
-            over = True
-            score(rewards[-1], 0 if terminated else 1, True, sum(rewards), len(rewards))
-            see(episode, step, action, rewards[-1])
+    `resets_next`: a terminated episode, too, shows its last observation and is reset in the step after it.
+    """
+
+    def __init__(self, seed: int, resets_next: bool) -> None:
+        self.told: dict[str, list] = collections.defaultdict(list)
+        self.is_over = False  # and its last observation is shown
+        self._seed, self._resets_next, self._episode = seed, resets_next, -1
+        self._open()
+
+    def play(self, action: int) -> None:
+        if self.is_over:  # the action is not played
+            self.wait()
+            return
+        self._rewards.append(earned(self._episode, len(self._rewards) + 1, action))
+        length, terminated, _ = fate(self._seed, self._episode)
+        if len(self._rewards) < length:
+            self._score(self._rewards[-1], 1, True, np.nan, 0)
+            self._see(action)
+            return
+        self._score(self._rewards[-1], 0 if terminated else 1, True, sum(self._rewards), length)
+        if terminated and not self._resets_next:
+            self._open()
         else:
-            score(rewards[-1], 0 if terminated else 1, terminated, sum(rewards), len(rewards))
-            episode, step, rewards = episode + 1, 0, []
-            see(episode, 0, 0, 0.0)
-    return told
+            self.is_over = True
+            self._see(action)
+
+    def wait(self) -> None:
+        """A row in which no action is played: open the next episode, or show the same once more."""
+        self._score(0.0, 1, False, np.nan, 0)
+        if self.is_over:
+            self._open()
+        else:
+            for name in ("first", "clock", "reading", "last", "last_action", "last_reward"):
+                self.told[name].append(self.told[name][-1])
+
+    def _open(self) -> None:
+        self._episode, self._rewards, self.is_over = self._episode + 1, [], False
+        self._see(-1)
+
+    def _see(self, action: int) -> None:
+        step = len(self._rewards)
+        self.told["first"].append(step == 0)
+        self.told["clock"].append([self._seed % NAMES, self._episode, step])
+        self.told["reading"].append([[self._episode + 0.5], [-step / 4]])
+        self.told["last"].append(action + 1)
+        self.told["last_action"].append(action + 1)
+        self.told["last_reward"].append(min(1.0, max(-1.0, self._rewards[-1])) if step else 0.0)
+
+    def _score(self, reward: float, discount: int, valid: bool, episode_return: float, episode_length: int) -> None:
+        self.told["reward"].append(reward)
+        self.told["discount"].append(discount)
+        self.told["valid"].append(valid)
+        self.told["episode_return"].append(episode_return)
+        self.told["episode_length"].append(episode_length)
 
 
 def test_the_recording_has_seen_every_kind_of_end_at_every_place(recording):
@@ -199,8 +239,12 @@ def test_the_recording_has_seen_every_kind_of_end_at_every_place(recording):
         assert terminated[:, place].any()
         assert (ended & ~terminated)[:, place].any()
     assert (np.stack([unroll.episode_length for unroll in unrolls]) == 1).any()
-    if recording.next_step:
-        assert any((~unroll.valid[0] & unroll.first[1]).any() for unroll in unrolls), "a reset right after a border"
+    assert any((~unroll.valid[0] & unroll.first[1]).any() for unroll in unrolls), "a reset right after a border"
+    truncated = ended & ~terminated
+    assert np.stack([unroll.valid for unroll in unrolls])[truncated].all()
+    if recording.clock == "SameStepClock":
+        repeated = [~unroll.valid & ~unroll.first[1:] for unroll in unrolls]
+        assert np.any(repeated), "an environment that waited in the middle of an episode"
 
 
 @torch.inference_mode()

@@ -2,6 +2,7 @@ import itertools
 from typing import Any
 
 import numpy as np
+import pytest
 from scripted import Sampled
 
 from pronk.actor import make_actor, specs_for
@@ -9,29 +10,62 @@ from pronk.config import Config
 from pronk.envs import make_env, probe_spec
 from pronk.layout import UnrollLayout
 from pronk.learner import Learner, choose_device
-from pronk.seeding import actor_seeds, evaluation_seeds, further_learner_seed, learner_seed
+from pronk.seeding import BESIDE_TRAINING, actor_seeds, evaluation_seeds, further_learner_seed, learner_seed
 from pronk.transport.local import LocalTransport
 from pronk.types import Unroll, leaves, map_unroll
 
 ENVS = 5
 
 
-def test_no_two_consumers_of_any_run_share_a_seed():
-    runs, actors, lives = range(4), range(24), range(4)
-    generations = (0, 1, 2, 1000, 2**32 - 1, 2**32, 2**32 + 1, 2**40)  # some need two words of a seed
-    seeds = []
-    for place in itertools.product(runs, actors, lives, generations):
-        policy, environments = actor_seeds(*place, ENVS)
-        seeds += [policy, *environments]
-    for run in runs:
-        policy, environments = evaluation_seeds(run, 64)
-        seeds += [learner_seed(run), policy, *environments]
-    for rank, actor, life, generation in itertools.product(range(1, 5), range(4), range(3), (0, 1, 1000, 2**40)):
-        policy, environments = actor_seeds(0, actor, life, generation, ENVS, rank)
-        seeds += [policy, *environments]
-    seeds += [further_learner_seed(0, rank, generation) for rank in range(1, 5) for generation in (0, 1, 1000)]
+GENERATIONS = (0, 1, 2, 1000, 2**32 - 1, 2**32, 2**32 + 1, 2**40)  # some need two words of a seed
+
+
+def test_no_two_policies_or_learners_of_any_run_share_a_seed():
+    positions = itertools.product(range(4), range(24), range(4), GENERATIONS)
+    seeds = [actor_seeds(*position, ENVS)[0] for position in positions]
+    for rank, actor, life, generation in itertools.product(range(1, 5), range(4), range(3), GENERATIONS):
+        seeds.append(actor_seeds(0, actor, life, generation, ENVS, rank)[0])
+    seeds += [further_learner_seed(0, rank, generation) for rank in range(1, 5) for generation in GENERATIONS]
+    for run in range(4):
+        seeds += [learner_seed(run), evaluation_seeds(run, 1)[0], evaluation_seeds(run, 1, BESIDE_TRAINING)[0]]
     assert len(set(seeds)) == len(seeds)
     assert all(0 <= seed < 2**63 for seed in seeds)
+
+
+@pytest.mark.parametrize("envs", [1, 16, 100])
+def test_no_two_environments_that_start_together_share_a_seed(envs):
+    for run, life, generation in itertools.product(range(2), range(2), (0, 1000, 2**40)):
+        seeds = [seed for actor in range(50) for seed in actor_seeds(run, actor, life, generation, envs)[1]]
+        assert len(set(seeds)) == 50 * envs
+
+
+def test_environments_of_other_starts_share_a_seed_by_chance_only():
+    starts = itertools.product(range(4), range(3), GENERATIONS)
+    seeds = [seed for run, life, generation in starts for seed in actor_seeds(run, 0, life, generation, 100)[1]]
+    assert len(set(seeds)) >= len(seeds) - 1
+
+
+def test_evaluations_never_play_an_episode_of_the_training_or_of_one_another():
+    kinds = [
+        {seed for run in range(5) for actor in range(20) for seed in actor_seeds(run, actor, 0, 0, 50)[1]},
+        {seed for run in range(5) for seed in evaluation_seeds(run, 1000)[1]},
+        {seed for run in range(5) for seed in evaluation_seeds(run, 1000, BESIDE_TRAINING)[1]},
+    ]
+    assert [{seed >> 29 for seed in kind} for kind in kinds] == [{0}, {1}, {2}]
+
+
+def test_environments_get_seeds_that_every_generator_takes():
+    for seed in actor_seeds(1, 0, 0, 0, 1000)[1] + evaluation_seeds(1, 1000, BESIDE_TRAINING)[1]:
+        assert isinstance(seed, int)
+        assert 0 <= seed < 2**31
+    np.random.RandomState(evaluation_seeds(1, 1, BESIDE_TRAINING)[1][0])
+
+
+def test_seeds_look_random():
+    seeds = np.array([seed for actor in range(100) for seed in actor_seeds(1, actor, 0, 0, 16)[1]])
+    assert abs(np.corrcoef(seeds[:-1], seeds[1:])[0, 1]) < 0.1
+    ones = np.array([[seed >> bit & 1 for bit in range(29)] for seed in seeds.tolist()]).mean(axis=0)
+    assert np.all(np.abs(ones - 0.5) < 0.06)
 
 
 def test_seeds_are_the_same_every_time():
@@ -41,7 +75,7 @@ def test_seeds_are_the_same_every_time():
 
 
 def unrolls(actor: int = 0, life: int = 0, generation: int = 0, **changes: Any) -> list[Unroll]:
-    """What one actor plays first, by fixed weights of seed 1."""
+    """The first unrolls of one actor, played with the weights of seed 1."""
     config = Config().replace(
         {
             "env.id": "CartPole-v1",

@@ -11,18 +11,18 @@ from pronk.envs.atari import AtariVector, check_game
 
 
 def make(config: EnvConfig, count: int) -> AtariVector:
-    """`env.game` with the preprocessing of `env.atari`."""
+    """Make `env.game` with the preprocessing of `env.atari`."""
     return AtariVector(games(config, count), config.atari)
 
 
 def games(config: EnvConfig, count: int, screen: tuple[int, int] | None = None) -> AtariVectorEnv:
-    """The games as the agent sees them; with `screen` (height, width) as a person does, and the same in all else."""
+    """Make the games as the agent sees them; with `screen` (height, width), in colour and unstacked, for pictures."""
     atari = config.atari
     height, width = screen or (atari.size, atari.size)
     return AtariVectorEnv(
         check_game(config, sorted(ale_py.roms.get_all_rom_ids())),
         count,
-        num_threads=1,  # the actor's own core; more actors use more cores
+        num_threads=1,  # one core per actor; more actors use more cores
         max_num_frames_per_episode=atari.max_frames,
         repeat_action_probability=atari.sticky,
         full_action_space=atari.full_actions,

@@ -1,24 +1,33 @@
-"""What every vector of environments looks like to the rest of Pronk."""
+"""What every vector of environments looks like to the rest of Pronk, and the table of implementations.
+
+A family of environments that Gymnasium cannot make (EnvPool's ids, PettingZoo's parallel environments) is one file here
+with a `make(EnvConfig, count) -> VectorEnv`, one line in `TABLE`, and one line in the contract test.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, Protocol
 
+import numpy as np
+
 from pronk.config import Config
-from pronk.config.named import find
-from pronk.types import Array, EnvSpec, Step, Tree
+from pronk.config.named import load
+from pronk.types import Array, EnvSpec, Step, Tree, UserError
 
 
 class VectorEnv(Protocol):
-    """N environments stepped together. They reset themselves; `Step` tells where."""
+    """N environments stepped together. They reset themselves; `Step` says where."""
 
     spec: EnvSpec
     count: int
     task: Array  # [N] int32: index into `spec.tasks`; an environment plays one task throughout
 
     def reset(self, seeds: list[int]) -> Step:
-        """Start every environment anew. Only `observation` and `first` of the answer mean something."""
+        """Open a new episode in every environment. Of the answer, only `observation` and `first` are meaningful.
+
+        Seeds have 31 bits, one for each environment.
+        """
         ...
 
     def step(self, action: Array) -> Step:
@@ -26,35 +35,40 @@ class VectorEnv(Protocol):
         ...
 
     def encode(self, observation: Any) -> Tree:
-        """The environment's own batched observations as arrays: what `step` does to them."""
+        """Return batched observations of the environment as arrays, as `step` does."""
         ...
 
     def decode(self, action: Array) -> Any:
-        """The agent's actions as the environment's own."""
+        """Return batched actions of the agent in the environment's units, as `step` does."""
         ...
 
     def close(self) -> None:
-        """End them."""
+        """Close the environments."""
         ...
 
 
-# How environments of a kind are made: a function (EnvConfig, count) -> VectorEnv. Any other id is Gymnasium's to find.
+# How environments of a kind are made: a function (EnvConfig, count) -> VectorEnv. All other ids are Gymnasium's.
 TABLE = {
     "catch": "pronk.envs.catch:make",
     "atari": "pronk.envs.atari:make",
 }
-GYMNASIUM = "pronk.envs.gymnasium_vector:make"
+GYMNASIUM = "pronk.envs.gymnasium_ids:make"
+
+# Of actors.timeout_seconds: an environment's process that hangs is reported before its actor counts as hanging.
+TIMEOUT_SHARE = 0.8
 
 
 def make_env(config: Config, count: int) -> VectorEnv:
-    """The configured environments, with the extra inputs that the configured network asks for."""
+    """Make the configured environments, with the extra inputs that the configured network asks for."""
     name = config.env.id
-    make: Callable[[Any, int], VectorEnv] = find("environment", name if name in TABLE else GYMNASIUM, TABLE)
-    return with_extra_inputs(make(config.env, count), config)
+    make: Callable[..., VectorEnv] = load(TABLE.get(name, GYMNASIUM))
+    if name in TABLE:
+        return with_extra_inputs(make(config.env, count), config)
+    return with_extra_inputs(make(config.env, count, TIMEOUT_SHARE * config.actors.timeout_seconds), config)
 
 
 def with_extra_inputs(env: VectorEnv, config: Config) -> VectorEnv:
-    """The environment, also telling its last action or reward where the network wants to see them."""
+    """Add the last action and the last reward to the observations, where the network asks for them."""
     if config.network.last_action or config.network.last_reward:
         from pronk.envs.last_inputs import LastInputs
 
@@ -63,11 +77,29 @@ def with_extra_inputs(env: VectorEnv, config: Config) -> VectorEnv:
 
 
 def probe_spec(config: Config) -> EnvSpec:
-    """The spec of the configured environment, from a single one that is made and closed again."""
+    """Return the spec of the configured environment. One is made, tried and closed again.
+
+    It is also stepped once, so that an environment of the old gym API is refused before the run starts. All else that
+    an environment may raise is left to the actors, which report it and may try again.
+    """
     if config.env.vectorization == "async":
         config = config.replace({"env.vectorization": "sync"})  # one environment needs no process of its own
     env = make_env(config, 1)
     try:
+        if config.env.id not in TABLE:
+            try_once(env)
         return env.spec
     finally:
         env.close()
+
+
+def try_once(env: VectorEnv) -> None:
+    """Reset one environment and play one action; raise only what is a mistake of the user, or a time-out."""
+    action = env.spec.action.array
+    try:
+        env.reset([0])
+        env.step(np.zeros((1, *action.shape), action.dtype))
+    except (UserError, TimeoutError):
+        raise
+    except Exception:
+        return

@@ -1,6 +1,6 @@
-"""Catch: a ball falls, a paddle must be under it. For tests, first steps and debuggers; N games at once in NumPy.
+"""Catch: a ball falls, and the paddle must be under it. N games at once in NumPy, for tests and first steps.
 
-One episode lasts `rows` - 1 steps and pays +1 or -1 at its end (bsuite's task, re-done as a vector environment).
+An episode lasts `rows` - 1 steps and pays +1 or -1 at its end (bsuite's task as a vector environment).
 """
 
 from __future__ import annotations
@@ -13,15 +13,16 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
 from pronk.config import EnvConfig
-from pronk.envs.gymnasium_vector import GymnasiumVector
+from pronk.envs.base import VectorEnv
+from pronk.envs.gymnasium_vector import adapt
 from pronk.types import UserError
 
-CELL = 20  # pixels of a picture per side
+CELL = 20  # pixels per side of a board's cell
 GROUND, GRID, BALL, PADDLE = (24, 28, 40), (44, 50, 66), (230, 159, 0), (86, 180, 233)
 
 
 class CatchVectorEnv(gym.vector.VectorEnv):
-    """N boards of rows x columns; actions left, stay, right; a finished board starts anew in the same step."""
+    """N boards of rows x columns; the actions are left, stay, right. A finished board resets in the same step."""
 
     def __init__(self, num_envs: int, rows: int = 10, columns: int = 5, render_mode: str | None = None) -> None:
         self.metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}
@@ -33,7 +34,7 @@ class CatchVectorEnv(gym.vector.VectorEnv):
         self.action_space = batch_space(self.single_action_space, num_envs)
         self._row, self._ball, self._paddle = np.zeros((3, num_envs), np.int64)
         self.render_mode = render_mode
-        self._shown: np.ndarray | None = None  # the boards before finished ones started anew
+        self._shown: np.ndarray | None = None  # the boards before the finished ones were reset
 
     def reset(
         self, *, seed: int | list[int] | None = None, options: dict[str, Any] | None = None
@@ -58,7 +59,7 @@ class CatchVectorEnv(gym.vector.VectorEnv):
         return self._board(), reward, terminated, np.zeros(self.num_envs, bool), {}
 
     def render(self) -> tuple[np.ndarray, ...] | None:
-        """A picture of each board: the ball and the paddle, light on dark."""
+        """Return a picture of each board: the ball and the paddle, light on dark."""
         if self.render_mode != "rgb_array" or self._shown is None:
             return None
         pictures = np.full((*self._shown.shape, CELL, CELL, 3), GROUND, np.uint8)
@@ -80,17 +81,17 @@ class CatchVectorEnv(gym.vector.VectorEnv):
         return board
 
 
-def make(config: EnvConfig, count: int) -> GymnasiumVector:
-    """N boards; `env.kwargs` may say rows and columns."""
-    return GymnasiumVector(boards(config, count))
+def make(config: EnvConfig, count: int) -> VectorEnv:
+    """Make N boards; `env.kwargs` may set rows and columns."""
+    return adapt(boards(config, count))
 
 
 def boards(config: EnvConfig, count: int, render_mode: str | None = None) -> CatchVectorEnv:
-    """The boards themselves."""
+    """Make the Gymnasium vector environment."""
     unknown = [key for key in config.kwargs if key not in ("rows", "columns")]
     small = [f"{key}={value}" for key, value in config.kwargs.items() if not isinstance(value, int) or value < 2]
     if unknown or small:
         raise UserError(
-            f"env.kwargs of catch: {', '.join(unknown or small)}; it takes rows and columns, each at least 2"
+            f"env.kwargs: wrong for catch: {', '.join(unknown or small)}; it takes rows and columns, each at least 2"
         )
     return CatchVectorEnv(count, **config.kwargs, render_mode=render_mode)

@@ -1,9 +1,9 @@
 """Atari games through EnvPool, an optional extra.
 
 EnvPool takes its seeds when it is made, so games are made at `reset`. It counts the limit of a game in steps, calls a
-game that ends in its last allowed step truncated, and stacks colours along the channels; all three are translated here,
-so that a network trained with one backend plays with the other. Two differences remain at the start of a game: EnvPool
-waits before it presses fire and not after, and fills the stack with copies of the first frame instead of black ones.
+game truncated that ends in its last allowed step, and stacks colours along the channels. All three are translated here,
+so a network trained with one backend plays with the other. Two differences remain at the start of a game: EnvPool plays
+its no-ops before it presses fire, not after, and fills the stack with copies of the first frame, not with black ones.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pronk.types import Array, UserError
 
 
 class EnvPoolGames(gym.vector.VectorEnv):
-    """N games that terminate only when they are over, with their `lives` in the info."""
+    """N games that terminate only when they are over and report `lives` in the info."""
 
     def __init__(
         self, envpool: Any, game: str, count: int, atari: AtariConfig, screen: tuple[int, int] | None = None
@@ -54,22 +54,22 @@ class EnvPoolGames(gym.vector.VectorEnv):
         return self._pictures(observation), info["reward"], over, truncated, {"lives": info["lives"]}
 
     def close_extras(self, **kwargs: Any) -> None:
-        """End the games."""
+        """Close the games."""
         if self._pool is not None:
             self._pool.close()
             self._pool = None
 
     def _pictures(self, observation: Array) -> Array:
-        """[N, stack, H, W], or [N, stack, H, W, 3] as a view of [N, stack x 3, H, W]."""
+        """Return [N, stack, H, W], or [N, stack, H, W, 3] as a view of [N, stack x 3, H, W]."""
         if self._colours is None:
             return observation
         return observation.reshape(self._colours).transpose(0, 1, 3, 4, 2)
 
 
 def options_of(atari: AtariConfig) -> dict[str, Any]:
-    """The knobs in EnvPool's words."""
+    """Return the settings as arguments of EnvPool."""
     return {
-        "max_episode_steps": -(-atari.max_frames // atari.frame_skip),  # ale-py, too, ends within a step
+        "max_episode_steps": -(-atari.max_frames // atari.frame_skip),  # ale-py ends within a step, too
         "repeat_action_probability": atari.sticky,
         "full_action_space": atari.full_actions,
         "img_height": atari.size,
@@ -77,8 +77,8 @@ def options_of(atari: AtariConfig) -> dict[str, Any]:
         "gray_scale": atari.grayscale,
         "stack_num": atari.stack,
         "frame_skip": atari.frame_skip,
-        # It draws from 1 to noop_max, counts pressing fire as one, and crashes at 0: a game without fire waits for one
-        # frame at least.
+        # It draws from 1 to noop_max, counts pressing fire as one, and crashes at 0: a game without fire plays at least
+        # one no-op.
         "noop_max": max(1, atari.noops),
         "use_fire_reset": atari.fire_reset,
         # `AtariVector` counts lives: EnvPool would play idle frames after each lost one, and drop their rewards.
@@ -88,24 +88,24 @@ def options_of(atari: AtariConfig) -> dict[str, Any]:
 
 
 def task_of(game: str) -> str:
-    """EnvPool's name of a game: `MsPacman-v5` for `ms_pacman`."""
+    """Return EnvPool's name of a game: `MsPacman-v5` for `ms_pacman`."""
     return "".join(word.capitalize() for word in game.split("_")) + "-v5"
 
 
 def make(config: EnvConfig, count: int) -> AtariVector:
-    """`env.game` with the preprocessing of `env.atari`."""
+    """Make `env.game` with the preprocessing of `env.atari`."""
     return AtariVector(games(config, count), config.atari)
 
 
 def games(config: EnvConfig, count: int, screen: tuple[int, int] | None = None) -> EnvPoolGames:
-    """The games as the agent sees them; with `screen` (height, width) as a person does, and the same in all else."""
+    """Make the games as the agent sees them; with `screen` (height, width), in colour and unstacked, for pictures."""
     try:
         import envpool
         from envpool.atari.registration import atari_game_list
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "envpool":
             raise
-        raise UserError("env.atari.backend=envpool needs EnvPool: pip install pronk[envpool]") from None
+        raise UserError("env.atari.backend=envpool needs the package envpool; pip install pronk[envpool]") from None
     game = check_game(config, atari_game_list)
     atari = config.atari.model_copy(update={"grayscale": False, "stack": 1}) if screen else config.atari
     return EnvPoolGames(envpool, game, count, atari, screen)

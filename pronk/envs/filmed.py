@@ -1,7 +1,7 @@
-"""Environments that can be looked at: those that the agent plays, and a picture of each after every step.
+"""Environments with pictures: those that the agent plays, and a picture of each after every step.
 
-The agent sees exactly what it was trained on. A picture of an episode's end is taken before the environment resets
-itself. Atari's pictures come from a second emulator that is given the same seeds and the same actions.
+The agent sees exactly what it was trained on. The picture of an episode's end is taken before the environment resets
+itself. Atari's pictures come from a second emulator that gets the same seeds and the same actions.
 """
 
 from __future__ import annotations
@@ -18,49 +18,49 @@ from pronk.config.named import find
 from pronk.envs.atari import AtariVector
 from pronk.envs.base import VectorEnv, with_extra_inputs
 from pronk.envs.catch import boards
-from pronk.envs.gymnasium_vector import GymnasiumVector, registered, user_factory, vector_of
+from pronk.envs.gymnasium_ids import creator_of, make_vector, maker_of, single_creator, vector_creator
+from pronk.envs.gymnasium_vector import adapt
+from pronk.envs.sync_vector import SyncVector
 from pronk.types import Array, Failure, UserError
 
 RGB = "rgb_array"
 GAMES = {"ale": "pronk.envs.ale_vector:games", "envpool": "pronk.envs.envpool_vector:games"}
-SCREEN = (210, 160)  # of an Atari console
+SCREEN = (210, 160)  # height and width of an Atari picture
 CONSOLE_FPS = 60
-USUAL_FPS = 30
-Look = Callable[[], list[Any]]
+DEFAULT_FPS = 30
 
 
 class Filmed(NamedTuple):
-    """Environments, and how to look at them."""
+    """Environments, and how to get their pictures."""
 
     env: VectorEnv
-    look: Look
-    """After `reset` or `step`: for each environment a picture [H, W, 3], a text, or None where it cannot be drawn."""
+    look: Callable[[], list[Any]]
+    """After `reset` or `step`: for each environment a picture [H, W, 3], a text, or None if it cannot be drawn."""
     fps: float
     """Steps per second at which it is natural to watch."""
 
 
 def make_filmed(config: Config, count: int) -> Filmed:
-    """The configured environments, in this process, with pictures where they can be drawn."""
+    """Make the configured environments in this process, with pictures if they can be drawn."""
     makers = {"catch": filmed_catch, "atari": filmed_atari}
     filmed = makers.get(config.env.id, filmed_gymnasium)(config.env, count)
     return filmed._replace(env=with_extra_inputs(filmed.env, config))
 
 
 def filmed_catch(config: EnvConfig, count: int) -> Filmed:
-    """Slow enough to follow."""
-    env = boards(config, count, RGB)
-    return Filmed(GymnasiumVector(env), lambda: list(env.render() or [None] * count), fps=8)
+    """Make boards of Catch, at a speed that is slow enough to follow."""
+    return filmed_vector(boards(config, count, RGB))._replace(fps=8)
 
 
 def filmed_atari(config: EnvConfig, count: int) -> Filmed:
-    """The agent's games and their twins."""
+    """Make the agent's games and a second emulator for each, whose screen is filmed."""
     games = find("env.atari.backend", config.atari.backend, GAMES)
     env = Twins(games(config, count), games(config, count, SCREEN))
     return Filmed(AtariVector(env, config.atari), env.pictures, CONSOLE_FPS / config.atari.frame_skip)
 
 
 class Twins(gym.vector.VectorWrapper):
-    """Vector environments that are played alike; the second one is looked at."""
+    """Two vector environments that play the same actions; the second one is filmed."""
 
     def __init__(self, env: gym.vector.VectorEnv, twin: gym.vector.VectorEnv) -> None:
         super().__init__(env)
@@ -68,68 +68,62 @@ class Twins(gym.vector.VectorWrapper):
         self._seen: Any = ()
 
     def reset(self, *, seed: Any = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
-        """Begin the same games."""
+        """Start the same games in both."""
         self._seen, _ = self._twin.reset(seed=seed, options=options)
         return self.env.reset(seed=seed, options=options)
 
     def step(self, actions: Array) -> tuple[Any, Array, Array, Array, dict[str, Any]]:
-        """Play the same actions."""
+        """Play the same actions in both."""
         self._seen, reward, *_ = self._twin.step(actions)
         answer = self.env.step(actions)
         if not np.array_equal(answer[1], reward):
-            raise Failure("the emulator that is filmed has come to play another game than the agent's")
+            raise Failure("the recorded emulator diverged from the agent's")
         return answer
 
     def close(self, **kwargs: Any) -> None:
-        """End both."""
+        """Close both."""
         self._twin.close(**kwargs)
         self.env.close(**kwargs)
 
     def pictures(self) -> list[Any]:
-        """[H, W, 3] of each."""
+        """Return a picture [H, W, 3] of each game."""
         return [np.array(stack[-1]) for stack in self._seen]
 
 
 def filmed_gymnasium(config: EnvConfig, count: int) -> Filmed:
-    """Single environments with a camera each; where there is only a vector class, what that class draws."""
+    """Make single environments with a camera each; if there is only a vector class, use what that class draws."""
     config = config.model_copy(update={"vectorization": "sync"})
-    factory = user_factory(config.id)
-    if factory is None:
-        spec = registered(config.id)
-        if spec.entry_point is None:
-            vector = drawing(lambda **kwargs: gym.make_vec(config.id, count, "vector_entry_point", **kwargs))
-            return filmed_vector(vector(**config.kwargs))
-        factory = lambda **kwargs: gym.make(config.id, **kwargs)  # noqa: E731
-    elif isinstance(factory, type) and issubclass(factory, gym.vector.VectorEnv):
-        kind: Callable[..., Any] = factory
-        return filmed_vector(drawing(lambda **kwargs: kind(num_envs=count, **kwargs), kind)(**config.kwargs))
+    vector = vector_creator(config)
+    if vector is not None:
+        return filmed_vector(make_vector(config, drawing(vector, creator_of(config)), count))
     cameras: list[Camera] = []
+    create = drawing(single_creator(config), creator_of(config))
 
-    def make_one(**kwargs: Any) -> Camera:
-        cameras.append(Camera(drawing(factory)(**kwargs)))
+    def with_camera(**kwargs: Any) -> Camera:
+        cameras.append(Camera(create(**kwargs)))
         return cameras[-1]
 
-    env = GymnasiumVector(vector_of(make_one, config, count))
+    env = SyncVector(maker_of(config, with_camera), count)
     return Filmed(env, lambda: [camera.picture for camera in cameras], fps_of(cameras[0]))
 
 
 def filmed_vector(env: Any) -> Filmed:
-    """A vector environment that may draw its own pictures."""
-    return Filmed(GymnasiumVector(env), lambda: list(drawn(env) or [None] * env.num_envs), fps_of(env))
+    """Use the pictures of a vector environment that may draw its own."""
+    return Filmed(adapt(env), lambda: list(drawn(env) or [None] * env.num_envs), fps_of(env))
 
 
-def drawing(factory: Callable[..., Any], asked: Callable[..., Any] | None = None) -> Callable[..., Any]:
-    """The factory, told to make environments that draw pictures, if it takes such an argument."""
-    parameters = inspect.signature(asked or factory).parameters
+def drawing(create: Callable[..., Any], signature_of: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that makes environments with `render_mode`, if `signature_of` takes such an argument."""
+    parameters = inspect.signature(signature_of).parameters
     takes = "render_mode" in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
 
     def make(**kwargs: Any) -> Any:
         if takes:
             try:
-                return factory(**{**kwargs, "render_mode": RGB})
+                return create(**{**kwargs, "render_mode": RGB})
             except (TypeError, ValueError, AssertionError, gym.error.Error):
-                pass  # it may draw something else, or nothing; a failure of its own comes again below
-        return factory(**kwargs)
+                pass  # it may draw something else, or nothing; an error of its own is raised again below
+        return create(**kwargs)
 
     return make
 
@@ -142,21 +136,21 @@ class Camera(gym.Wrapper):
         self.picture: Any = None
 
     def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
-        """An opening is shown only where it does not cover the end of the episode before it."""
+        """Reset; the picture of an opening must not replace that of the end of the episode before it."""
         answer = self.env.reset(**kwargs)
         if self.picture is None:
             self.picture = drawn(self.env)
         return answer
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """Play, and look."""
+        """Play, and take a picture."""
         answer = self.env.step(action)
         self.picture = drawn(self.env)
         return answer
 
 
 def drawn(env: Any) -> Any:
-    """What an environment draws of itself now; None where it does not."""
+    """Return what an environment draws now; None if it does not draw."""
     own = getattr(type(env.unwrapped), "render", None)
     if own in (gym.Env.render, gym.vector.VectorEnv.render):
         return None
@@ -165,13 +159,13 @@ def drawn(env: Any) -> Any:
     except NotImplementedError:
         return None
     except gym.error.DependencyNotInstalled as error:
-        raise UserError(f"{error}; for Gymnasium's own: pip install 'pronk[toys]'") from None
+        raise UserError(f"{error}; for Gymnasium's own environments: pip install 'pronk[toys]'") from None
     if isinstance(env, gym.vector.VectorEnv):
         return picture
     return picture[-1] if isinstance(picture, list) and picture else picture
 
 
 def fps_of(env: Any) -> float:
-    """As the environment's author thought it."""
+    """Return the speed that the environment declares, if it is a usable one."""
     fps = (env.metadata or {}).get("render_fps")
-    return float(fps) if isinstance(fps, int | float) and 1 <= fps <= 240 else USUAL_FPS
+    return float(fps) if isinstance(fps, int | float) and 1 <= fps <= 240 else DEFAULT_FPS

@@ -1,196 +1,180 @@
-"""Any Gymnasium vector environment as a `VectorEnv`.
+"""Gymnasium's native vector environments, and users' `VectorEnv` classes, as a `VectorEnv`.
 
-The only place that knows how environments reset themselves. Gymnasium has two ways, and one rule serves both: a step
-whose successor is not its own is not valid.
+Such a vector steps all of its environments at once and resets them itself. `metadata["autoreset_mode"]` says when:
 
-    next-step   o_0 a_0 | o_1 (the true last one) | o_2 (first of the next episode)
-                step 0 is valid and bootstraps from o_1 if it was truncated; step 1, which only resets, is not valid
-    same-step   o_0 a_0 | o_1 (first of the next episode)
-                step 0 is valid if it terminated (its discount is 0, so o_1 does not matter), not if truncated
+    next-step   o_0 a_0 | o_1, the true last observation, a_1 (ignored) | o_2 opens the next episode
+                Step 0 is valid, and bootstraps from o_1 if it was truncated. Step 1 only resets: it is not valid.
+    same-step   o_0 a_0 | o_1 opens the next episode; the true last observation is in info["final_obs"]
+                A terminated step is valid: its discount is 0. For truncated ones see `SameStepVector`.
 """
 
 from __future__ import annotations
 
-import contextlib
-import os
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
-from pronk.config import EnvConfig
-from pronk.config.errors import nearest
-from pronk.config.named import import_module
-from pronk.envs.spaces import action_decoder, check_action_mask, observation_encoder, refuse_nothing
-from pronk.processes.lifeline import die_with_parent
-from pronk.types import Array, EnvSpec, Step, Tree, UserError, leaves
+from pronk.envs.base import VectorEnv
+from pronk.envs.frame_skip import frames_per_step
+from pronk.envs.spaces import check_shapes, translation
+from pronk.types import Array, EnvSpec, Step, Tree, UserError, assign, map_tree
+
+MOST_WAITING = 1 / 8
+"""Share of a same-step vector's rows that may go to waiting for a few truncated environments."""
+
+
+def adapt(env: gym.vector.VectorEnv) -> VectorEnv:
+    """Return the `VectorEnv` for the autoreset mode that the vector environment declares."""
+    mode = env.metadata.get("autoreset_mode")
+    if mode == AutoresetMode.NEXT_STEP:
+        return NextStepVector(env)
+    if mode == AutoresetMode.SAME_STEP:
+        return SameStepVector(env)
+    raise UserError(
+        f"env.id: metadata['autoreset_mode'] of {type(env).__name__} is {mode}; expected AutoresetMode.NEXT_STEP or "
+        "AutoresetMode.SAME_STEP"
+    )
 
 
 class GymnasiumVector:
-    """A `VectorEnv` over a `gymnasium.vector.VectorEnv` of either autoreset mode."""
+    """What both modes share: translation of the spaces, and the returns and lengths of episodes."""
 
     def __init__(self, env: gym.vector.VectorEnv) -> None:
-        mode = env.metadata.get("autoreset_mode")
-        if mode not in (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP):
-            raise UserError(f"{env}: metadata['autoreset_mode'] is {mode}; it must be NEXT_STEP or SAME_STEP")
-        self._env, self._next_step = env, mode == AutoresetMode.NEXT_STEP
-        observation, self.encode = observation_encoder(env.single_observation_space)
-        action, self.decode = action_decoder(env.single_action_space)
-        refuse_nothing(observation)
-        check_action_mask(observation, action)
-        self.spec = EnvSpec(observation, action)
+        observation, action, self.encode, self.decode = translation(
+            env.single_observation_space, env.single_action_space
+        )
+        self.spec = EnvSpec(observation, action, frames_per_step(env))
         self.count = env.num_envs
         self.task = np.zeros(self.count, np.int32)
-        self._ended = np.zeros(self.count, bool)
+        self._env = env
         self._return = np.zeros(self.count, np.float64)
         self._length = np.zeros(self.count, np.int32)
 
     def reset(self, seeds: list[int]) -> Step:
-        """Begin new episodes. A native vector environment has one random stream and takes the first seed."""
+        """Open new episodes. A native vector environment has one random stream and takes the first seed."""
         has_own_streams = isinstance(self._env.unwrapped, gym.vector.SyncVectorEnv | gym.vector.AsyncVectorEnv)
-        return self._begin(seeds if has_own_streams else seeds[0])
+        return self._reset(seeds if has_own_streams else seeds[0])
 
-    def _begin(self, seed: Any) -> Step:
-        with self._shapes_explained():
-            observation, _ = self._env.reset(seed=seed)
-        self._ended = np.zeros(self.count, bool)
+    def _reset(self, seed: Any) -> Step:
+        observation, _ = self._env.reset(seed=seed)
         self._return[:] = 0.0
         self._length[:] = 0
-        never = np.zeros(self.count, bool)
-        return self._answer(observation, ~never, never, np.zeros(self.count), ~never, ~never)
-
-    def step(self, action: Array) -> Step:
-        """Play; see the module's docstring for `valid`."""
-        with self._shapes_explained():
-            observation, reward, terminated, truncated, info = self._env.step(self.decode(action))
-        over = self._over(terminated, truncated, info)
-        if self._next_step:
-            valid = ~self._ended
-            first = self._ended | (terminated & ~over)
-            self._ended = over
-            self._length += valid
-            self._return += np.where(valid, reward, 0.0)
-        else:
-            first, valid = over | terminated, terminated | ~truncated
-            self._length += 1
-            self._return += reward
-        return self._answer(observation, first, over, reward, ~terminated, valid)
+        never, nothing = np.zeros(self.count, bool), np.zeros(self.count)
+        return self._answer(self._encoded(observation), ~never, nothing, ~never, never, ended=never)
 
     def close(self) -> None:
-        """End the environments."""
+        """Close the environments."""
         self._env.close()
 
-    def _over(self, terminated: Array, truncated: Array, info: dict[str, Array]) -> Array:
-        """Where the episode that is reported, and reset, is over. Learning may see more ends than that (Atari)."""
-        return terminated | truncated
-
-    @contextlib.contextmanager
-    def _shapes_explained(self) -> Iterator[None]:
-        """Gymnasium's vectors stumble over a wrong shape without naming it."""
-        try:
-            yield
-        except ValueError:
-            space = self._env.single_observation_space
-            for index, observation in enumerate(getattr(self._env, "_env_obs", [])):
-                if observation is not None and space.shape and np.shape(observation) != space.shape:
-                    raise ValueError(
-                        f"environment {index} returned an observation of shape {np.shape(observation)}, "
-                        f"but its observation space says {space.shape}"
-                    ) from None
-            raise
+    def _encoded(self, observation: Any) -> Tree:
+        encoded = self.encode(observation)
+        check_shapes(encoded, self.spec.observation, "the vector environment", self.count)
+        return encoded
 
     def _answer(
-        self, observation: Any, first: Array, ended: Array, reward: Array, discount: Array, valid: Array
+        self, observation: Tree, first: Array, reward: Array, discount: Array, valid: Array, ended: Array
     ) -> Step:
-        encoded = self.encode(observation)
-        check_shapes(encoded, self.spec.observation, self.count)
         episode_return, episode_length = np.full(self.count, np.nan, np.float32), np.zeros(self.count, np.int32)
         if ended.any():
             episode_return[ended], episode_length[ended] = self._return[ended], self._length[ended]
             self._return[ended], self._length[ended] = 0.0, 0
-        return Step(encoded, first, reward, discount, valid, episode_return, episode_length)
+        return Step(observation, first, reward, discount, valid, episode_return, episode_length)
 
 
-def check_shapes(observation: Tree, spec: Tree, count: int) -> None:
-    """Every array as the space promised: a wrong one would be broadcast silently into the unroll."""
-    for (path, array), (_, wanted) in zip(leaves(observation), leaves(spec), strict=True):
-        if array.shape != (count, *wanted.shape):
+class NextStepVector(GymnasiumVector):
+    """Environments that reset in the step after their last: they show their true last observations themselves."""
+
+    def _reset(self, seed: Any) -> Step:
+        self._ended = np.zeros(self.count, bool)
+        return super()._reset(seed)
+
+    def step(self, action: Array) -> Step:
+        """Play one action in each environment."""
+        observation, reward, terminated, truncated, info = self._env.step(self.decode(action))
+        over = self._over(terminated, truncated, info)
+        valid = ~self._ended
+        first = self._ended | (terminated & ~over)
+        self._ended = over
+        self._length += valid
+        self._return += np.where(valid, reward, 0.0)
+        return self._answer(self._encoded(observation), first, reward, ~terminated, valid, ended=over)
+
+    def _over(self, terminated: Array, truncated: Array, info: dict[str, Array]) -> Array:
+        """Return where the episode that is reported, and reset, is over. Learning may see more ends (Atari's lives)."""
+        return terminated | truncated
+
+
+class SameStepVector(GymnasiumVector):
+    """Environments that reset in the very step that ends an episode.
+
+    A truncated step must be followed by its true last observation, and then by a row that opens the next episode. But a
+    vector cannot hold back one environment while it steps the others. So the whole vector waits for one row:
+
+        row         truncated environment          other environments
+        t + 1       the true last observation      o                        valid, as usual
+        t + 2       opens the next episode         o once more              not valid, no environment is stepped
+
+    In a large vector whose environments are truncated at different times, this would waste every second row. Therefore
+    it waits only if at least half of the environments were truncated, or else in a random choice of cases, so that at
+    most `MOST_WAITING` of the rows are spent. In the other cases the truncated step is not valid. The choice does not
+    depend on what happened in the episode, so what is learnt stays unbiased.
+    """
+
+    def _reset(self, seed: Any) -> Step:
+        self._random = np.random.default_rng(seed)
+        self._rows = self._rows_with_truncation = 0
+        self._waiting: tuple[Tree, Array] | None = None  # observation and `first` of the row that comes next
+        return super()._reset(seed)
+
+    def step(self, action: Array) -> Step:
+        """Play one action in each environment, or show the row that was held back."""
+        if self._waiting is not None:
+            observation, first = self._waiting
+            self._waiting = None
+            never, nothing = np.zeros(self.count, bool), np.zeros(self.count)
+            return self._answer(observation, first, nothing, ~never, never, ended=never)
+        observation, reward, terminated, truncated, info = self._env.step(self.decode(action))
+        encoded = self._encoded(observation)
+        ended = terminated | truncated
+        first, valid = ended, np.ones(self.count, bool)
+        self._length += 1
+        self._return += reward
+        self._rows += 1
+        if truncated.any() and (cut := truncated & ~terminated).any():
+            self._rows_with_truncation += 1
+            if self._waits(cut):
+                self._waiting = encoded, ended
+                encoded, first = self._with_last(encoded, cut, info), terminated
+            else:
+                valid = ~cut
+        return self._answer(encoded, first, reward, ~terminated, valid, ended=ended)
+
+    def _waits(self, cut: Array) -> bool:
+        if 2 * np.count_nonzero(cut) >= self.count:
+            return True
+        return self._random.random() * self._rows_with_truncation < MOST_WAITING * self._rows
+
+    def _with_last(self, encoded: Tree, cut: Array, info: dict[str, Any]) -> Tree:
+        """Return the observations with the true last ones where an environment was truncated."""
+        if "final_obs" not in info:
             raise ValueError(
-                f"the environment returned observation {path or 'array'} of shape {array.shape[1:]}, "
-                f"but its observation space says {wanted.shape}"
+                f"{type(self._env.unwrapped).__name__} resets in the same step but gives no info['final_obs'] for a "
+                "truncated episode; add it, or reset in the next step (AutoresetMode.NEXT_STEP)"
             )
+        shown = map_tree(np.copy, encoded)
+        for index in np.flatnonzero(cut).tolist():
+            last = self.encode(_at(info["final_obs"], index))
+            check_shapes(last, self.spec.observation, f"info['final_obs'] of environment {index}")
+            assign(shown, index, last)
+        return shown
 
 
-def make(config: EnvConfig, count: int) -> GymnasiumVector:
-    """A Gymnasium id, `module:Id`, or `module:attribute` that makes an environment."""
-    factory = user_factory(config.id)
-    if factory is not None:
-        return GymnasiumVector(vector_of(factory, config, count))
-    spec = registered(config.id)
-    mode = config.vectorization
-    # ale-py's vector class clips rewards and scales frames, which its single game does not: another environment.
-    # `env.id=atari` is the way to it.
-    native = spec.vector_entry_point is not None and not config.id.startswith("ALE/")
-    if mode == "native" and not native:
-        raise UserError(f"env.vectorization=native: {config.id} has no vector class of its own; use sync or async")
-    if mode in ("auto", "native") and native:
-        return GymnasiumVector(gym.make_vec(config.id, count, "vector_entry_point", **config.kwargs))
-    return GymnasiumVector(vector_of(lambda **kwargs: gym.make(config.id, **kwargs), config, count))
-
-
-def vector_of(factory: Callable[..., Any], config: EnvConfig, count: int) -> gym.vector.VectorEnv:
-    """N environments of a factory. Same-step resets where we choose, because they waste no step."""
-    if isinstance(factory, type) and issubclass(factory, gym.vector.VectorEnv):
-        make_all: Callable[..., gym.vector.VectorEnv] = factory
-        return make_all(num_envs=count, **config.kwargs)
-
-    if config.vectorization == "native":
-        raise UserError(f"env.vectorization=native: {config.id} is not a VectorEnv class; use sync or async")
-
-    actor = os.getpid()
-
-    def make_one() -> Any:
-        if os.getpid() != actor:
-            die_with_parent(actor)
-        return factory(**config.kwargs)
-
-    if config.vectorization == "async":
-        # Forked, here only: the actor has one thread, and the locks of forked processes have no names to leave behind.
-        return gym.vector.AsyncVectorEnv([make_one] * count, context="fork", autoreset_mode=AutoresetMode.SAME_STEP)
-    return gym.vector.SyncVectorEnv([make_one] * count, copy=False, autoreset_mode=AutoresetMode.SAME_STEP)
-
-
-def user_factory(name: str) -> Callable[..., Any] | None:
-    """The attribute of `module:attribute`, or None where the part after the colon is an id that module registers."""
-    module_name, colon, attribute = name.partition(":")
-    if not colon:
-        return None
-    module = import_module(module_name, name)
-    if hasattr(module, attribute):
-        return getattr(module, attribute)
-    if attribute not in gym.registry:
-        raise UserError(
-            f"env.id: {module_name} neither has nor registers {attribute!r}{nearest(attribute, dir(module))}"
-        )
-    return None
-
-
-# Which module knows the ids with such a beginning.
-KNOWN_BY = {"ALE/": "ale_py", "MinAtar/": "minatar.gym", "MiniGrid-": "minigrid", "BabyAI-": "minigrid"}
-
-
-def registered(name: str) -> Any:
-    """The registration of a Gymnasium id."""
-    for beginning, module in KNOWN_BY.items():
-        if name.startswith(beginning) and name not in gym.registry:
-            getattr(import_module(module, name), "register_envs", lambda: None)()  # most register when imported
-    bare = name.rpartition(":")[2]  # its module was imported by `user_factory`
-    try:
-        return gym.spec(bare)
-    except gym.error.Error:
-        raise UserError(
-            f"env.id: Gymnasium knows no environment {name!r}{nearest(bare, gym.registry)}; "
-            "one that a module of yours registers is named module:Id"
-        ) from None
+def _at(observations: Any, index: int) -> Any:
+    """Return one environment's observation: of an array of observations, or of a tree of batched arrays."""
+    if isinstance(observations, dict):
+        return {key: _at(part, index) for key, part in observations.items()}
+    if isinstance(observations, tuple):
+        return tuple(_at(part, index) for part in observations)
+    return observations[index]

@@ -1,9 +1,13 @@
-"""Gymnasium's spaces <-> Pronk's specs, and the values that go with them."""
+"""Gymnasium's spaces <-> Pronk's specs, and the values that go with them.
+
+To support another observation space, such as text, add a case to `observation_encoder`; for another action space, one
+to `action_decoder`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
@@ -11,12 +15,34 @@ import numpy as np
 from pronk.types import ActionSpec, Array, ArraySpec, Tree, UserError, leaves
 
 Encoder = Callable[[Any], Tree]
+Decoder = Callable[[Array], Array]
+
+
+class Translation(NamedTuple):
+    """What an environment's two spaces become in Pronk."""
+
+    observation: Tree  # of ArraySpec
+    action: ActionSpec
+    encode: Encoder
+    """Observations of the environment, single or batched, as a tree of arrays."""
+    decode: Decoder
+    """Batched actions of the agent in the environment's units."""
+
+
+def translation(observation_space: gym.Space, action_space: gym.Space) -> Translation:
+    """Translate the spaces of a single environment; raise `UserError` for those that are not supported."""
+    observation, encode = observation_encoder(observation_space)
+    action, decode = action_decoder(action_space)
+    check_not_empty(observation)
+    check_action_mask(observation, action)
+    return Translation(observation, action, encode, decode)
 
 
 def observation_encoder(space: gym.Space, path: str = "observation") -> tuple[Tree, Encoder]:
-    """The spec of an observation space, and a function from batched observations of it to a tree of arrays.
+    """Return the spec of an observation space, and a function from observations of it to a tree of arrays.
 
-    Words in a Dict (MiniGrid's mission, which is the same in every episode of most tasks) are left out.
+    The function takes single and batched observations alike. Text in a Dict (MiniGrid's mission, which is the same in
+    every episode of most tasks) is left out.
     """
     match space:
         case gym.spaces.Dict():
@@ -39,14 +65,14 @@ def observation_encoder(space: gym.Space, path: str = "observation") -> tuple[Tr
         case gym.spaces.Box():
             dtype = np.dtype("float32" if np.issubdtype(space.dtype, np.floating) else space.dtype).name
             return ArraySpec(space.shape, dtype), _as(dtype)
-    raise UserError(f"{path}: {_kind(space)} spaces are not supported; there are {SUPPORTED_OBSERVATIONS}")
+    raise UserError(
+        f"{path}: {_kind(space)} spaces are not supported; "
+        "supported are Box, Discrete, MultiDiscrete, MultiBinary, Dict and Tuple"
+    )
 
 
-SUPPORTED_OBSERVATIONS = "Box, Discrete, MultiDiscrete, MultiBinary, Dict and Tuple"
-
-
-def action_decoder(space: gym.Space) -> tuple[ActionSpec, Callable[[Array], Array]]:
-    """The spec of an action space, and a function from the agent's actions (batched) to the environment's."""
+def action_decoder(space: gym.Space) -> tuple[ActionSpec, Decoder]:
+    """Return the spec of an action space, and a function from the agent's batched actions to the environment's."""
     match space:
         case gym.spaces.Discrete():
             start = int(space.start)
@@ -59,12 +85,12 @@ def action_decoder(space: gym.Space) -> tuple[ActionSpec, Callable[[Array], Arra
             return ActionSpec(space.shape), _box_decoder(space)
     raise UserError(
         f"action: {_kind(space)} spaces are not supported; "
-        "there are Discrete, one-dimensional MultiDiscrete and Box of floats"
+        "supported are Discrete, one-dimensional MultiDiscrete and Box of floats"
     )
 
 
-def _box_decoder(space: gym.spaces.Box) -> Callable[[Array], Array]:
-    """[-1, 1] to [low, high], clipped; without a bound on one side, to the two units next to the other."""
+def _box_decoder(space: gym.spaces.Box) -> Decoder:
+    """Map [-1, 1] to [low, high] and clip. A side without a bound is taken to be two units from the other."""
     low, high = space.low.astype(np.float64), space.high.astype(np.float64)
     low_known, high_known = np.isfinite(low), np.isfinite(high)
     low = np.where(low_known, low, np.where(high_known, high - 2.0, -1.0))
@@ -77,20 +103,42 @@ def _box_decoder(space: gym.spaces.Box) -> Callable[[Array], Array]:
     return decode
 
 
-def refuse_nothing(observation: Tree) -> None:
-    """An agent needs something to see."""
+def check_not_empty(observation: Tree) -> None:
+    """Raise `UserError` where an observation holds nothing but an action mask."""
     if not [path for path, _ in leaves(observation) if path != "action_mask"]:
-        raise UserError("observation: there is nothing in it to see")
+        raise UserError("observation: it is empty; the agent needs at least one array to see")
 
 
 def check_action_mask(observation: Tree, action: ActionSpec) -> None:
-    """An `action_mask` must say yes or no to each choice."""
+    """Raise `UserError` where an `action_mask` does not have one element for each option of each choice."""
     if not isinstance(observation, dict) or "action_mask" not in observation:
         return
     wanted = (sum(action.choices),)
     got = observation["action_mask"].shape
     if not action.choices or got != wanted:
         raise UserError(f"observation.action_mask has shape {got}; the action space needs {wanted}")
+
+
+def check_shapes(observation: Tree, spec: Tree, source: str, *batch: int) -> None:
+    """Raise `ValueError` where an array is not as the space says: NumPy would broadcast it into the unroll silently.
+
+    `batch` are the axes before those of a single observation.
+    """
+    if _fits(observation, spec, batch):
+        return
+    for (path, array), (_, wanted) in zip(leaves(observation), leaves(spec), strict=True):
+        if array.shape != (*batch, *wanted.shape):
+            entry = f" {path}" if path else ""
+            raise ValueError(
+                f"{source} returned an observation{entry} of shape {array.shape[len(batch) :]}, "
+                f"but its observation space says {wanted.shape}"
+            )
+
+
+def _fits(observation: Tree, spec: Tree, batch: tuple[int, ...]) -> bool:
+    if isinstance(spec, dict):
+        return all(_fits(observation[key], part, batch) for key, part in spec.items())
+    return observation.shape == (*batch, *spec.shape)
 
 
 def _join(parts: dict[str, tuple[Tree, Encoder]]) -> tuple[Tree, Encoder]:
@@ -104,7 +152,7 @@ def _as(dtype: str) -> Encoder:
 
 
 def _is_text(space: gym.Space) -> bool:
-    """Gymnasium's own, or one like MiniGrid's."""
+    """Whether it is Gymnasium's Text space, or one like MiniGrid's that has another class and samples strings."""
     return isinstance(space, gym.spaces.Text) or (space.shape is None and isinstance(space.sample(), str))
 
 

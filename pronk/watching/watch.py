@@ -149,16 +149,14 @@ def scenes_of(filmed: Filmed, policy: Any, episodes: int, seeds: list[int], step
         step = env.reset(seeds)
         look_at(seats, filmed)
         yield Scene(seats, step.observation, None, None, [])
-        ended = resetting = np.zeros(env.count, bool)
+        ended = np.zeros(env.count, bool)
         for number in itertools.count(1):
             seen = map_tree(np.copy, step.observation)
             action, _ = policy.act(step.observation, step.first)
             step = env.step(action)
-            count_step(seats, step.reward, ended, resetting)
+            count_step(seats, step.reward, ended, step.valid)
             look_at(seats, filmed)
             ended = ~np.isnan(step.episode_return)
-            # An end that does not open the next episode at once is followed by a step that only resets.
-            resetting = ended & ~step.first
             finished = [
                 (seat.score, seat.step) for seat, end in zip(seats, ended, strict=True) if end and not seat.over
             ]
@@ -169,14 +167,14 @@ def scenes_of(filmed: Filmed, policy: Any, episodes: int, seeds: list[int], step
                 return
 
 
-def count_step(seats: list[Seat], reward: Array, ended: Array, resetting: Array) -> None:
-    """Episode, step and score of those who still play."""
+def count_step(seats: list[Seat], reward: Array, ended: Array, played: Array) -> None:
+    """Episode, step and score of those who still play. Where an environment only reset, no step was `played`."""
     for index, seat in enumerate(seats):
         if seat.over:
             continue
         if ended[index]:
             seat.episode, seat.step, seat.score = seat.episode + len(seats), 0, 0.0
-        if not resetting[index]:
+        if played[index]:
             seat.step, seat.score = seat.step + 1, seat.score + float(reward[index])
 
 

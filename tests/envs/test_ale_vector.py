@@ -17,7 +17,7 @@ from pronk.types import UserError
 ale_py = pytest.importorskip("ale_py")
 ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
 
-SEEDS = [11, 2**31 + 5]
+SEEDS = [11, 5]
 COUNT = len(SEEDS)
 NOOP, FIRE = ale_py.Action.NOOP, ale_py.Action.FIRE
 
@@ -52,7 +52,7 @@ class PlainGame:
     def __init__(self, game: str, seed: int, sticky: float, max_frames: int) -> None:
         self.ale = ale_py.ALEInterface()
         self.ale.setFloat("repeat_action_probability", sticky)
-        self.ale.setInt("random_seed", seed % 2**31)
+        self.ale.setInt("random_seed", seed)
         self.ale.loadROM(ale_py.roms.get_rom_path(game))
         self.actions = self.ale.getMinimalActionSet()
         self.fires = FIRE in self.actions
@@ -118,7 +118,7 @@ def replay(game: str, steps: int, fire: float, noops: int = 0, sticky: float = 0
     env, counting = atari(game, **knobs), counting_frames(game, **knobs)
     plain = [PlainGame(game, seed, sticky, max_frames) for seed in SEEDS]
     random = np.random.default_rng(0)
-    answer, info = env.reset(SEEDS), counting.reset(seed=np.array(SEEDS) % 2**31)[1]
+    answer, info = env.reset(SEEDS), counting.reset(seed=np.array(SEEDS))[1]
     for column, one in enumerate(plain):
         one.begin(idle(info, column, one, noops))
         one.assert_seen(answer.observation[column], "reset")

@@ -7,7 +7,7 @@ import torch
 from gymnasium.vector import AutoresetMode
 
 from pronk.config import LossConfig, NetworkConfig
-from pronk.envs.gymnasium_vector import GymnasiumVector
+from pronk.envs.gymnasium_vector import adapt
 from pronk.losses import make_loss
 from pronk.losses.corrections import CORRECTIONS
 from pronk.networks import make_network
@@ -250,13 +250,13 @@ class Counter(gym.Env):
         # o_2 is the episode's last observation, and step 2 only resets
         (AutoresetMode.NEXT_STEP, False, [0, 1, 2, 0, 1], [1 + 0.5 * 17, 2 + 0.5 * 30, None, 1 + 0.5 * 20]),
         (AutoresetMode.NEXT_STEP, True, [0, 1, 2, 0, 1], [1 + 0.5 * 2, 2, None, 1 + 0.5 * 20]),
-        # o_2 opens the next episode; the last observation is lost, so a step that was cut off counts for nothing
-        (AutoresetMode.SAME_STEP, False, [0, 1, 0, 1, 0], [1 + 0.5 * 20, None, 1 + 0.5 * 20, None]),
+        # the same after a truncation; after a termination, o_2 opens the next episode
+        (AutoresetMode.SAME_STEP, False, [0, 1, 2, 0, 1], [1 + 0.5 * 17, 2 + 0.5 * 30, None, 1 + 0.5 * 20]),
         (AutoresetMode.SAME_STEP, True, [0, 1, 0, 1, 0], [1 + 0.5 * 2, 2, 1 + 0.5 * 2, 2]),
     ],
 )
 def test_truncated_episodes_bootstrap_and_terminated_ones_do_not(mode, terminates, observed, targets):
-    env = GymnasiumVector(gym.vector.SyncVectorEnv([lambda: Counter(terminates)], autoreset_mode=mode))
+    env = adapt(gym.vector.SyncVectorEnv([lambda: Counter(terminates)], autoreset_mode=mode))
     answers = [env.reset([0]), *(env.step(np.zeros(1, np.int64)) for _ in range(4))]
     steps = answers[1:]
     observations = [float(answer.observation[0]) for answer in answers]

@@ -1,4 +1,4 @@
-"""Environments whose every answer is known beforehand, so that a test can say what each array must hold.
+"""Environments whose every answer is known in advance, so that a test can say what each array must hold.
 
 Configurations name them as `scripted:Name`; actor processes import this module too.
 """
@@ -11,10 +11,11 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
 from gymnasium.vector import AutoresetMode
+from gymnasium.vector.utils import create_empty_array
 
 from pronk.envs import VectorEnv
 
-# Length and end of one episode after another; every environment begins at a place of its own.
+# Length and end of one episode after another. Each environment starts at a position that depends on its seed.
 SCRIPT = [
     (3, "terminated"),
     (1, "truncated"),
@@ -26,7 +27,7 @@ SCRIPT = [
     (5, "terminated"),
     (1, "both"),
 ]
-NAMES = 251  # environments are told apart by their seed modulo this
+NAMES = 251  # environments are distinguished by their seed modulo this
 
 
 def fate(seed: int, episode: int) -> tuple[int, bool, bool]:
@@ -41,7 +42,7 @@ def earned(episode: int, step: int, action: int) -> float:
 
 
 class Clock(gym.Env):
-    """Its observation says who, which episode, which step and what was done last; its reward tells the same."""
+    """Its observation says which environment, episode and step it is and what was done last; so does its reward."""
 
     alive: ClassVar[set[int]] = set()  # serial numbers of those made and not yet closed, in this process
     _serial_numbers = itertools.count()
@@ -93,6 +94,73 @@ class NextStepClock(gym.vector.SyncVectorEnv):
         super().__init__([Clock] * num_envs, copy=False, autoreset_mode=AutoresetMode.NEXT_STEP)
 
 
+class SameStepClock(gym.vector.SyncVectorEnv):
+    """A user's vector class: clocks that reset at once, with their true last observations in the info."""
+
+    def __init__(self, num_envs: int, batched: bool = False) -> None:
+        super().__init__([Clock] * num_envs, copy=False, autoreset_mode=AutoresetMode.SAME_STEP)
+        self._batched = batched
+
+    def step(self, actions: Any) -> Any:
+        *answer, info = super().step(actions)
+        if self._batched and "final_obs" in info:  # as a tree of arrays, not as an array of trees
+            ended = np.flatnonzero(info["_final_obs"])
+            shown = create_empty_array(self.single_observation_space, self.num_envs)
+            for index in ended:
+                for key, value in info["final_obs"][index].items():
+                    shown[key][index] = value
+            info["final_obs"] = shown
+        return *answer, info
+
+
+class Bonus(gym.Env):
+    """Pays only for its last step, the fifth: +1 if the action is the one that the observation asks for, else -1.
+
+    The step ends the episode by truncation (or by termination, on request): a learner that drops the rewards of
+    truncated steps learns nothing.
+    """
+
+    STEPS = 5
+    observation_space = Box(-1.0, 1.0, (STEPS + 2,), np.float32)
+    action_space = Discrete(2)
+
+    def __init__(self, terminates: bool = False) -> None:
+        self._terminates = terminates
+        self._step = self._asked = 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict]:
+        super().reset(seed=seed)
+        self._step = 0
+        return self._look(), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict]:
+        right = int(action) == self._asked
+        self._step += 1
+        over = self._step == self.STEPS
+        reward = (1.0 if right else -1.0) if over else 0.0
+        return self._look(), reward, over and self._terminates, over and not self._terminates, {}
+
+    def _look(self) -> np.ndarray:
+        self._asked = int(self.np_random.integers(2))
+        seen = np.zeros(self.STEPS + 2, np.float32)
+        seen[self._step], seen[-1] = 1.0, 2.0 * self._asked - 1.0
+        return seen
+
+
+class NextStepBonus(gym.vector.SyncVectorEnv):
+    """A user's vector class that resets in the step after the last."""
+
+    def __init__(self, num_envs: int) -> None:
+        super().__init__([Bonus] * num_envs, autoreset_mode=AutoresetMode.NEXT_STEP)
+
+
+class SameStepBonus(gym.vector.SyncVectorEnv):
+    """A user's vector class that resets at once and puts the true last observation into the info."""
+
+    def __init__(self, num_envs: int) -> None:
+        super().__init__([Bonus] * num_envs, autoreset_mode=AutoresetMode.SAME_STEP)
+
+
 class TwoTasks:
     """A `VectorEnv` whose environments play two tasks by turns; what they do is up to the one it wraps."""
 
@@ -133,8 +201,23 @@ ACTIONS = {
 }
 
 
+class Legacy(gym.Env):
+    """Seeds a `RandomState`, as MinAtar and many others do; it takes seeds of 32 bits and no more."""
+
+    observation_space, action_space = Box(0.0, 1.0, (2,), np.float64), Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict]:
+        if seed is not None:
+            self._random = np.random.RandomState(seed)
+        return self._random.random_sample(2), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict]:
+        seen = self._random.random_sample(2)
+        return seen, float(seen[0]), bool(seen[0] < 0.2), bool(seen[1] < 0.2), {}
+
+
 class Sampled(gym.Env):
-    """Random observations of a space, random ends, and a sharp eye on what it is told to do."""
+    """Random observations of a space and random ends; it refuses actions that are masked or not of its space."""
 
     def __init__(self, observation: str = "float32", action: str = "discrete", masked: bool = False) -> None:
         self.action_space, seen = ACTIONS[action], OBSERVATIONS[observation]
@@ -170,7 +253,7 @@ class Sampled(gym.Env):
 
 
 class Broken(gym.Env):
-    """Answers with something that is not a number, or of the wrong shape, at its third step."""
+    """Answers with something that is not a number at its third step."""
 
     observation_space = Dict(a=Box(-1.0, 1.0, (2,)), b=Box(-1.0, 1.0, ()))
     action_space = Discrete(2)
