@@ -82,7 +82,7 @@ def gather(directory: RunDirectory, folder: Path, name: str, best: bool, episode
         "evaluation": evaluated(directory, state["metrics"]["env_steps"], best, episodes),
     }
     draw_curve(Run(directory.path).metrics, folder / "curve.png", f"{title_of(config)}, seed {config.run.seed}")
-    write_atomically(folder / "config.yaml", config.to_yaml().encode())
+    write_atomically(folder / "config.yaml", config.to_shared_yaml().encode())
     write_atomically(folder / "scores.json", (json.dumps(scores, indent=2) + "\n").encode())
     program = exported.program.read_text(encoding="utf-8")
     write_atomically(folder / "README.md", card(name, title_of(config), config, scores, program).encode())
