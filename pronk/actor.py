@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from pronk.config import Config
+from pronk.config import ResolvedConfig
 from pronk.envs import VectorEnv, make_env
 from pronk.layout import UnrollLayout
 from pronk.networks import make_network
@@ -45,7 +45,7 @@ class Actor:
     def _play(self, unroll: Unroll) -> None:
         """Fill every field. The parameters change only between unrolls, so one version serves them all."""
         unroll.version[:] = self._policy.version
-        unroll.task[:] = 0
+        unroll.task[:] = self._env.task
         map_tree(np.copyto, unroll.state, self._policy.state)
         self._observe(unroll, 0)
         for t in range(unroll.reward.shape[0]):
@@ -84,23 +84,20 @@ def check_finite(unroll: Unroll) -> None:
             raise FloatingPointError(f"environment {environment} returned {bad} in its {name}")
 
 
-def specs_for(config: Config, spec: EnvSpec, state_spec: Tree) -> Unroll:
+def specs_for(config: ResolvedConfig, spec: EnvSpec, state_spec: Tree) -> Unroll:
     """The shape of one actor's unroll."""
-    assert isinstance(config.actors.envs, int), "resolved"
     return unroll_specs(spec, state_spec, config.actors.unroll_length, config.actors.envs)
 
 
 @contextlib.contextmanager
 def make_actor(
-    config: Config, make_port: Callable[[UnrollLayout, int], ActorPort], index: int, life: int, generation: int
+    config: ResolvedConfig, make_port: Callable[[UnrollLayout, int], ActorPort], index: int, life: int, generation: int
 ) -> Iterator[Actor]:
     """An actor with its environments; leaving the block closes them.
 
     The same in every process and for every transport: both sides compute the layout from the configuration.
     """
-    assert isinstance(config.actors.envs, int), "resolved"
-    rank = config.learners.rank or 0
-    policy_seed, env_seeds = actor_seeds(config.run.seed, index, life, generation, config.actors.envs, rank)
+    policy_seed, env_seeds = actor_seeds(config.run.seed, index, life, generation, config.actors.envs, config.rank)
     env = make_env(config, config.actors.envs)
     try:
         network = make_network(env.spec, config.network)

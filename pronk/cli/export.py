@@ -16,7 +16,9 @@ from pronk.cli.shell import Run, app, out
 @app.command()
 def export(
     run: Run,
-    to: Annotated[str, typer.Option(metavar="FORMAT", help="`onnx`, `torchscript`, `safetensors`, or your own as module:Class.")] = "onnx",
+    to: Annotated[
+        str, typer.Option(metavar="FORMAT", help="`onnx`, `torchscript`, `safetensors`, or your own as module:Class.")
+    ] = "onnx",
     file: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="File to write [default: RUN/export/policy.*].")
     ] = None,

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import torch
 
 from pronk import __version__
-from pronk.config import Config, validate
+from pronk.config import ResolvedConfig, resolve, validate
 from pronk.config.named import find
 from pronk.envs import make_env
 from pronk.envs.last_inputs import LastInputs
@@ -53,7 +53,7 @@ def export(run: str | Path, to: str = "onnx", out: str | Path | None = None, *, 
     make_format = find("export format", to, FORMATS)
     directory = find_run(str(run))
     state = checkpoint_of(directory, best)
-    config = validate(state["config"])
+    config = resolve(validate(state["config"]))
     torch.set_num_threads(1)
     if config.env.vectorization == "async":  # a few environments for a moment need no processes
         config = config.replace({"env.vectorization": "sync"})
@@ -99,7 +99,7 @@ def write_checked(form: Format, policy: PlainPolicy, path: Path, samples: list[S
     return difference
 
 
-def facts(policy: PlainPolicy, config: Config, steps: int) -> str:
+def facts(policy: PlainPolicy, config: ResolvedConfig, steps: int) -> str:
     """What a user of the file needs to know, and what `pronk.load` needs to build the network, as JSON."""
 
     def arrays(specs: dict[str, ArraySpec]) -> dict[str, Any]:

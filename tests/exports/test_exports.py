@@ -21,14 +21,14 @@ from safetensors import safe_open
 from safetensors.numpy import save_file
 
 from pronk import cli
-from pronk.config import Config, load_config
+from pronk.config import Config, load_config, resolve
 from pronk.evaluation.playing import load
 from pronk.exports import FORMATS, Exported, export
 from pronk.exports.comparing import Sample, largest_difference
 from pronk.exports.exporting import LARGEST_DIFFERENCE
 from pronk.metrics import Metrics
 from pronk.runs.checkpoint import RunDirectory
-from pronk.starting import learner_for
+from pronk.starting import learner_for, spec_of
 from pronk.types import Failure, UserError
 
 SMALL = ["transport=local", "network.hidden=[16]"]
@@ -59,8 +59,8 @@ SHORT = [(case, to) for case, to in WHOLE if to != "onnx" or case in IN_ONNX]  #
 
 def a_run(path: Path, source: str, *overrides: str) -> Config:
     """A run directory with a checkpoint of random weights, large enough to decide something."""
-    config = load_config(source, [*SMALL, *overrides]).resolved()
-    learner = learner_for(config)
+    config = load_config(source, [*SMALL, *overrides])
+    learner = learner_for(resolve(config), spec_of(config))
     with torch.no_grad():
         for name, weight in learner.network.named_parameters():
             if "head" in name and name.endswith("weight"):
@@ -302,7 +302,7 @@ def test_the_command_tells_what_it_did(tmp_path: Path, monkeypatch: Any, capsys:
     code, out, err = pronk("export", "mine", "--to", "torchscript", "--out", "here.pt", "--best")
     assert (code, err) == (0, "")
     assert out.startswith("here.pt (")
-    for words in ("over 256 observations", "state.cell", "float32 [batch, 16]", "program: here_torchscript.py", "note: "):
+    for words in ("over 256 observations", "state.cell", "float32 [batch, 16]", ": here_torchscript.py", "note: "):
         assert words in out
     code, out, err = pronk("export", "last", "--to", "safetensors", "--json")
     told = json.loads(out)
