@@ -19,9 +19,10 @@ import torch
 from pronk.actor import Actor, specs_for
 from pronk.batcher import Batcher
 from pronk.config import Config, available_cores
+from pronk.device import choose_device
 from pronk.envs import make_env
 from pronk.layout import UnrollLayout
-from pronk.learner import Learner, choose_device
+from pronk.learner import Learner
 from pronk.networks import make_network
 from pronk.policy import Policy
 from pronk.processes.failures import own_failures

@@ -10,9 +10,10 @@ import torch
 
 from pronk.actor import specs_for
 from pronk.config import Config, load_config, plain_yaml, validate
+from pronk.device import choose_device
 from pronk.envs import probe_spec
 from pronk.layout import UnrollLayout
-from pronk.learner import Learner, choose_device
+from pronk.learner import Learner
 from pronk.learners import Left, Place, find_place, following, leading, part_of, whole_run
 from pronk.processes.failures import own_failures, time_limit
 from pronk.processes.freed_memory import keep_freed_memory
