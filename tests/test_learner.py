@@ -118,11 +118,18 @@ def test_a_step_calls_meanwhile_once_counts_and_reports():
 
 
 @pytest.mark.parametrize("name", ["adam", "rmsprop", "rmsprop_tf"])
-@pytest.mark.parametrize("field", ["observation", "reward", "log_prob"])
-@pytest.mark.parametrize("value", [math.nan, -math.inf])
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("observation", math.nan),
+        ("observation", -math.inf),
+        ("reward", math.nan),
+        ("reward", -math.inf),
+        ("log_prob", math.nan),
+    ],
+)
 def test_a_broken_batch_raises_and_leaves_weights_and_optimiser_untouched(name, field, value):
-    unclipped = {"loss.rho_bar": None, "loss.c_bar": None, "loss.pg_rho_bar": None}
-    config = configured(**unclipped, optimiser__name=name, optimiser__max_gradient_norm=1.0)
+    config = configured(optimiser__name=name, optimiser__max_gradient_norm=1.0)
     learner, untroubled = learner_of(config), learner_of(config)
     for each in (learner, untroubled):
         step(each, batch_for(each, 1))
@@ -137,6 +144,18 @@ def test_a_broken_batch_raises_and_leaves_weights_and_optimiser_untouched(name, 
     for each in (learner, untroubled):
         step(each, batch_for(each, 3))
     assert bits(learner.state()) == bits(untroubled.state())
+
+
+@pytest.mark.parametrize("correction", CORRECTIONS)
+@pytest.mark.parametrize("log_prob", [-50.0, -200.0, -math.inf])
+def test_actions_that_were_all_but_impossible_do_not_break_an_unclipped_loss(correction, log_prob):
+    unclipped = {"loss.rho_bar": None, "loss.c_bar": None, "loss.pg_rho_bar": None}
+    learner = learner_of(configured(**unclipped, loss__correction=correction, optimiser__max_gradient_norm=0.5))
+    batch = batch_for(learner)
+    batch.valid[:] = True
+    batch.log_prob[1:4] = log_prob
+    step(learner, batch)
+    assert learner.is_finite()
 
 
 @pytest.mark.parametrize("core", [{}, LSTM])
@@ -280,7 +299,7 @@ def test_bfloat16_leaves_values_around_80_as_exact_as_float32(core):
 
 def test_bfloat16_is_refused_where_it_would_kill_the_process(monkeypatch):
     monkeypatch.setattr(device, "BFLOAT16_PROBE", DIES_OF_SIGILL)
-    with pytest.raises(UserError, match="was killed by SIGILL.*learner.precision=float32"):
+    with pytest.raises(UserError, match=r"was killed by SIGILL.*learner\.precision=float32"):
         learner_of(configured(learner__precision="bfloat16"))
     learner_of(configured(learner__precision="float32"))
 

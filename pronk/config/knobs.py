@@ -128,7 +128,7 @@ class LossConfig(Section):
     correction: Literal["vtrace", "one_step", "epsilon", "none"] = "vtrace"
     """The paper's comparison (section 5.2.2)."""
     rho_bar: PositiveFloat | None = 1.0
-    """Clips the importance weight of the TD error; decides the fixed point. null: no clipping. Paper: 1."""
+    """Clips the importance weight of the TD error; decides the fixed point. null: no clipping below 1e9. Paper: 1."""
     c_bar: PositiveFloat | None = 1.0
     """Clips the trace; decides only the speed. At most rho_bar. Paper: 1."""
     pg_rho_bar: PositiveFloat | None = 1.0
