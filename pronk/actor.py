@@ -45,7 +45,7 @@ class Actor:
     def _play(self, unroll: Unroll) -> None:
         """Fill every field. The parameters change only between unrolls, so one version serves them all."""
         unroll.version[:] = self._policy.version
-        unroll.task[:] = 0
+        unroll.task[:] = self._env.task
         map_tree(np.copyto, unroll.state, self._policy.state)
         self._observe(unroll, 0)
         for t in range(unroll.reward.shape[0]):

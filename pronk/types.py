@@ -68,6 +68,8 @@ class EnvSpec:
     action: ActionSpec
     frames_per_step: int = 1
     """Emulator frames per decision (frame skip). Pronk counts steps and shows frames where they differ."""
+    tasks: tuple[str, ...] = ("default",)
+    """Names of the tasks that the environments play. `VectorEnv.task` and `Unroll.task` are indices into it."""
 
     @property
     def has_action_mask(self) -> bool:
@@ -107,7 +109,7 @@ class Unroll(NamedTuple):
     episode_length: Array  # [T, N]     in steps, likewise, else 0
     state: Tree  # [N, ...]             the core's state before o_0
     version: Array  # [N]               of the parameters that acted
-    task: Array  # [N]                  which task each environment plays
+    task: Array  # [N] int32            index into `EnvSpec.tasks`: the task that each environment plays
 
 
 class Parameters(NamedTuple):

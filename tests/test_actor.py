@@ -9,13 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from scripted import Clock
+from scripted import Clock, TwoTasks
 
 from pronk.actor import Actor, make_actor, specs_for
 from pronk.config import Config
-from pronk.envs import probe_spec
+from pronk.envs import make_env, probe_spec
+from pronk.envs.last_inputs import LastInputs
 from pronk.layout import UnrollLayout
 from pronk.learner import Learner
+from pronk.networks import make_network
+from pronk.policy import Policy
 from pronk.transport.local import LocalTransport
 from pronk.transport.shared_memory import SharedMemoryActorPort, SharedMemoryTransport
 from pronk.types import UserError
@@ -44,6 +47,19 @@ def test_one_advance_sends_one_unroll():
         for sent in (1, 2, 3):
             actor.advance()
             assert transport.waiting == sent
+
+
+def test_each_column_says_which_task_its_environment_plays():
+    config = config_for("scripted:Clock").replace({"network.last_action": True})
+    env = LastInputs(TwoTasks(make_env(config_for("scripted:Clock"), ENVS)), action=True, reward=False)
+    learner = Learner(config, env.spec, torch.device("cpu"))
+    transport = LocalTransport(UnrollLayout(specs_for(config, env.spec, learner.network.state_spec)))
+    transport.publish(learner.parameters())
+    policy = Policy(make_network(env.spec, config.network), ENVS, seed=1)
+    Actor(env, policy, transport, [1, 2]).advance()
+    with transport.unrolls(1) as [unroll]:
+        assert [env.spec.tasks[task] for task in unroll.task] == ["even", "odd"]
+    env.close()
 
 
 def test_parameters_change_only_between_unrolls():

@@ -15,6 +15,7 @@ class VectorEnv(Protocol):
 
     spec: EnvSpec
     count: int
+    task: Array  # [N] int32: index into `spec.tasks`; an environment plays one task throughout
 
     def reset(self, seeds: list[int]) -> Step:
         """Start every environment anew. Only `observation` and `first` of the answer mean something."""

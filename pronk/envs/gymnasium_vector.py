@@ -42,6 +42,7 @@ class GymnasiumVector:
         check_action_mask(observation, action)
         self.spec = EnvSpec(observation, action)
         self.count = env.num_envs
+        self.task = np.zeros(self.count, np.int32)
         self._ended = np.zeros(self.count, bool)
         self._return = np.zeros(self.count, np.float64)
         self._length = np.zeros(self.count, np.int32)

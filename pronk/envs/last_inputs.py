@@ -19,7 +19,7 @@ class LastInputs:
 
     def __init__(self, env: VectorEnv, action: bool, reward: bool) -> None:
         self._env, self._action, self._reward = env, action, reward
-        self.count = env.count
+        self.count, self.task = env.count, env.task
         self.spec = with_last_inputs(env.spec, action, reward)
         self.decode = env.decode
 

@@ -87,6 +87,13 @@ def test_the_probed_spec_is_that_of_the_environments(config, env):
     assert env.count == COUNT
 
 
+def test_every_environment_plays_one_of_the_tasks(env):
+    assert np.shape(env.task) == (COUNT,)
+    assert np.asarray(env.task).dtype == np.int32
+    assert all(0 <= task < len(env.spec.tasks) for task in env.task)
+    assert len(set(env.spec.tasks)) == len(env.spec.tasks)
+
+
 def test_every_array_is_as_the_spec_says(env, game):
     answers, _ = game
     for answer in answers:

@@ -3,6 +3,7 @@
 Configurations name them as `scripted:Name`; actor processes import this module too.
 """
 
+import dataclasses
 import itertools
 from typing import Any, ClassVar
 
@@ -10,6 +11,8 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
 from gymnasium.vector import AutoresetMode
+
+from pronk.envs import VectorEnv
 
 # Length and end of one episode after another; every environment begins at a place of its own.
 SCRIPT = [
@@ -88,6 +91,16 @@ class NextStepClock(gym.vector.SyncVectorEnv):
 
     def __init__(self, num_envs: int) -> None:
         super().__init__([Clock] * num_envs, copy=False, autoreset_mode=AutoresetMode.NEXT_STEP)
+
+
+class TwoTasks:
+    """A `VectorEnv` whose environments play two tasks by turns; what they do is up to the one it wraps."""
+
+    def __init__(self, env: VectorEnv) -> None:
+        self.spec = dataclasses.replace(env.spec, tasks=("even", "odd"))
+        self.count, self.task = env.count, np.arange(env.count, dtype=np.int32) % 2
+        self.reset, self.step, self.close = env.reset, env.step, env.close
+        self.encode, self.decode = env.encode, env.decode
 
 
 OBSERVATIONS = {
