@@ -40,6 +40,8 @@ class Actor:
                 self._policy.load(self._port.parameters())
             self._play(unroll)
             check_finite(unroll)
+            if self._env.spec.has_action_mask:
+                check_masks(unroll, self._env.spec.action.choices)
         self._until_sync = (self._until_sync or self._sync_every) - 1
 
     def _play(self, unroll: Unroll) -> None:
@@ -82,6 +84,19 @@ def check_finite(unroll: Unroll) -> None:
             value = np.asarray(array[t, environment]).reshape(-1)
             bad = value[~np.isfinite(value)][0]
             raise FloatingPointError(f"environment {environment} returned {bad} in its {name}")
+
+
+def check_masks(unroll: Unroll, choices: tuple[int, ...]) -> None:
+    """Raise ValueError if an environment forbade every option of a choice that had to be made.
+
+    The policy would then choose among the forbidden options. After the last observation of an episode nothing is
+    chosen: the step only resets, so it is not valid, and its mask may be all zeros.
+    """
+    starts = np.cumsum((0, *choices[:-1]))  # the masks of several choices lie one after another
+    allowed = np.logical_or.reduceat(unroll.observation["action_mask"][:-1], starts, axis=-1).all(-1)
+    stuck = np.argwhere(~allowed & unroll.valid)
+    if stuck.size:
+        raise ValueError(f"environment {stuck[0][1]} allows no action: its action_mask is all zeros")
 
 
 def specs_for(config: Config, spec: EnvSpec, state_spec: Tree) -> Unroll:

@@ -95,6 +95,25 @@ def test_what_is_not_a_number_is_found_at_once_and_not_sent(where, value):
         assert transport.waiting == 0
 
 
+@pytest.mark.parametrize("choice", [0, 1])
+@pytest.mark.parametrize("step", [0, 2])
+def test_a_mask_that_forbids_everything_is_an_error_where_an_action_is_needed(step, choice):
+    with acting(config_for("masked:NextStepStuck", step=step, choice=choice)) as (actor, transport, _):
+        with pytest.raises(ValueError, match="environment 1 allows no action: its action_mask is all zeros"):
+            actor.advance()
+        assert transport.waiting == 0
+
+
+def test_the_mask_of_an_episodes_last_observation_does_not_matter():
+    with acting(config_for("masked:NextStepStuck")) as (actor, transport, _):
+        for _ in range(4):
+            actor.advance()
+        with transport.unrolls(4) as unrolls:
+            forbidden = [~unroll.observation["action_mask"][:-1].any(-1) for unroll in unrolls]
+            assert np.any(forbidden), "such observations are in the unrolls"
+            assert not any((where & unroll.valid).any() for where, unroll in zip(forbidden, unrolls, strict=True))
+
+
 @pytest.fixture
 def newly_alive() -> Callable[[], int]:
     before = set(Clock.alive)
