@@ -1,4 +1,4 @@
-"""The actor: environments + policy + port. It fills one unroll at a time, for ever."""
+"""The actor: environments + policy + port. It fills one unroll after another until the learner closes the port."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from pronk.config import Config
+from pronk.config import ResolvedConfig
 from pronk.envs import VectorEnv, make_env
 from pronk.layout import UnrollLayout
 from pronk.networks import make_network
-from pronk.policy import Policy
+from pronk.parameters import block_nbytes
+from pronk.policies import Policy, make_policy
 from pronk.seeding import actor_seeds
 from pronk.transport import ActorPort, Closed
 from pronk.types import Array, EnvSpec, Tree, Unroll, leaves, map_tree, unroll_specs
@@ -99,28 +100,23 @@ def check_masks(unroll: Unroll, choices: tuple[int, ...]) -> None:
         raise ValueError(f"environment {stuck[0][1]} allows no action: its action_mask is all zeros")
 
 
-def specs_for(config: Config, spec: EnvSpec, state_spec: Tree) -> Unroll:
+def specs_for(config: ResolvedConfig, spec: EnvSpec, state_spec: Tree) -> Unroll:
     """The shape of one actor's unroll."""
-    assert isinstance(config.actors.envs, int), "resolved"
     return unroll_specs(spec, state_spec, config.actors.unroll_length, config.actors.envs)
 
 
 @contextlib.contextmanager
 def make_actor(
-    config: Config, make_port: Callable[[UnrollLayout, int], ActorPort], index: int, life: int, generation: int
+    config: ResolvedConfig, make_port: Callable[[UnrollLayout, int], ActorPort], index: int, life: int, generation: int
 ) -> Iterator[Actor]:
     """An actor with its environments; leaving the block closes them.
 
     The same in every process and for every transport: both sides compute the layout from the configuration.
     """
-    assert isinstance(config.actors.envs, int), "resolved"
-    rank = config.learners.rank or 0
-    policy_seed, env_seeds = actor_seeds(config.run.seed, index, life, generation, config.actors.envs, rank)
-    env = make_env(config, config.actors.envs)
-    try:
+    policy_seed, env_seeds = actor_seeds(config.run.seed, index, life, generation, config.actors.envs, config.rank)
+    with contextlib.ExitStack() as stack:
+        env = stack.enter_context(contextlib.closing(make_env(config, config.actors.envs)))
         network = make_network(env.spec, config.network)
-        policy = Policy(network, config.actors.envs, policy_seed)
-        layout = UnrollLayout(specs_for(config, env.spec, network.state_spec))
-        yield Actor(env, policy, make_port(layout, policy.parameters_nbytes), env_seeds, config.actors.sync_every)
-    finally:
-        env.close()
+        policy = stack.enter_context(contextlib.closing(make_policy(config, network, policy_seed)))
+        port = make_port(UnrollLayout(specs_for(config, env.spec, network.state_spec)), block_nbytes(network))
+        yield Actor(env, policy, port, env_seeds, config.actors.sync_every)

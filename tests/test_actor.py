@@ -12,13 +12,13 @@ import torch
 from scripted import Clock, TwoTasks
 
 from pronk.actor import Actor, make_actor, specs_for
-from pronk.config import Config
+from pronk.config import Config, ResolvedConfig, resolve
 from pronk.envs import make_env, probe_spec
 from pronk.envs.last_inputs import LastInputs
 from pronk.layout import UnrollLayout
 from pronk.learner import Learner
 from pronk.networks import make_network
-from pronk.policy import Policy
+from pronk.policies.local import LocalPolicy
 from pronk.transport.local import LocalTransport
 from pronk.transport.shared_memory import SharedMemoryActorPort, SharedMemoryTransport
 from pronk.types import UserError
@@ -26,13 +26,13 @@ from pronk.types import UserError
 ENVS, LENGTH = 2, 4
 
 
-def config_for(env: str, **kwargs: Any) -> Config:
+def config_for(env: str, **kwargs: Any) -> ResolvedConfig:
     sizes = {"actors.envs": ENVS, "actors.unroll_length": LENGTH, "learner.batch_size": ENVS}
-    return Config().replace({"env.id": env, "env.kwargs": kwargs, "network.hidden": [8], **sizes})
+    return resolve(Config().replace({"env.id": env, "env.kwargs": kwargs, "network.hidden": [8], **sizes}))
 
 
 @contextlib.contextmanager
-def acting(config: Config) -> Iterator[tuple[Actor, LocalTransport, Learner]]:
+def acting(config: ResolvedConfig) -> Iterator[tuple[Actor, LocalTransport, Learner]]:
     """An actor that plays whenever the learner waits."""
     learner = Learner(config, probe_spec(config), torch.device("cpu"))
     transport = LocalTransport(UnrollLayout(specs_for(config, learner.network.spec, learner.network.state_spec)))
@@ -55,7 +55,7 @@ def test_each_column_says_which_task_its_environment_plays():
     learner = Learner(config, env.spec, torch.device("cpu"))
     transport = LocalTransport(UnrollLayout(specs_for(config, env.spec, learner.network.state_spec)))
     transport.publish(learner.parameters())
-    policy = Policy(make_network(env.spec, config.network), ENVS, seed=1)
+    policy = LocalPolicy(make_network(env.spec, config.network), ENVS, seed=1)
     Actor(env, policy, transport, [1, 2]).advance()
     with transport.unrolls(1) as [unroll]:
         assert [env.spec.tasks[task] for task in unroll.task] == ["even", "odd"]

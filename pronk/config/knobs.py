@@ -192,6 +192,8 @@ class ActorsConfig(Section):
     """Unrolls an actor may be ahead of the learner: bounds memory and policy lag."""
     sync_every: Positive = 1
     """Unrolls between two pulls of the parameters. More than one saves network and adds lag. Paper: 1."""
+    inference: Literal["local"] = "local"
+    """Where actions are chosen. `local`: in each actor, with its own copy of the network."""
     threads: Threads = 1
     """Of torch, per actor process."""
     on_error: Literal["restart", "stop"] = "restart"

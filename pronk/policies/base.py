@@ -6,7 +6,7 @@ from typing import Protocol
 
 import numpy as np
 
-from pronk.config import ActorsConfig
+from pronk.config import ResolvedConfig
 from pronk.config.named import find
 from pronk.networks import Network
 from pronk.types import Array, Parameters, Tree
@@ -51,6 +51,6 @@ class Policy(Protocol):
 TABLE = {"local": "pronk.policies.local:LocalPolicy"}
 
 
-def make_policy(config: ActorsConfig, network: Network, count: int, seed: int) -> Policy:
-    """Make the configured policy for `count` environments."""
-    return find("policy", config.inference, TABLE)(network, count, seed)
+def make_policy(config: ResolvedConfig, network: Network, seed: int) -> Policy:
+    """Make the configured policy (`actors.inference`) for one actor's environments."""
+    return find("policy", config.actors.inference, TABLE)(network, config.actors.envs, seed)
