@@ -16,9 +16,9 @@ FILES = sorted(ROOT.rglob("*.py"))
 ORDER = [
     {"types", "seeding"},
     {"layout", "config", "processes"},
-    {"runs", "parameters"},
+    {"runs", "parameters", "device"},
     {"envs", "networks", "losses", "transport", "sinks", "optimisers"},
-    {"metrics", "policy", "batcher", "learner"},
+    {"metrics", "policies", "batcher", "learner"},
     {"actor", "learners"},
     {"actors", "evaluation", "plotting"},
     {"training", "exports", "watching", "cluster", "dashboard"},
@@ -30,7 +30,7 @@ NOT_SEAMS = {"cli", "config", "dashboard", "evaluation", "plotting", "processes"
 LEVEL = {unit: level for level, units in enumerate(ORDER) for unit in units}
 
 WHERE_TENSORS_ARE = {
-    *("networks", "losses", "parameters", "optimisers", "policy", "batcher", "learner", "learners"),
+    *("networks", "losses", "parameters", "optimisers", "device", "policies", "batcher", "learner", "learners"),
     *("evaluation", "exports", "training", "starting", "bench"),
 }
 

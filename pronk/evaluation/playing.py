@@ -18,7 +18,8 @@ from pronk.envs import make_env
 from pronk.envs.last_inputs import LastInputs
 from pronk.evaluation.atari_scores import human_normalised
 from pronk.networks import Network, make_network
-from pronk.policy import Policy
+from pronk.policies import Policy
+from pronk.policies.local import LocalPolicy
 from pronk.processes.failures import own_failures
 from pronk.runs.checkpoint import BEST, RunDirectory, find_run, load_checkpoint
 from pronk.seeding import evaluation_seeds
@@ -157,9 +158,9 @@ def checkpoint_of(run: RunDirectory, best: bool) -> dict[str, Any]:
 
 def restored_policy(
     config: ResolvedConfig, spec: EnvSpec, state: dict[str, Any], count: int, seed: int, deterministic: bool
-) -> Policy:
+) -> LocalPolicy:
     """A policy with a checkpoint's weights."""
-    return Policy(restored_network(config, spec, state), count, seed, deterministic)
+    return LocalPolicy(restored_network(config, spec, state), count, seed, deterministic)
 
 
 def restored_network(config: ResolvedConfig, spec: EnvSpec, state: dict[str, Any]) -> Network:
