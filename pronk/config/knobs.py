@@ -113,7 +113,7 @@ class LossConfig(Section):
     V-trace (section 5.2.2)."""
     rho_bar: PositiveFloat | None = 1.0
     """Upper limit of the importance weight of each TD error. It decides which value function is learnt: the limit of 1
-    (paper) lies between the acting policy's and the learner's. null: no limit, the learner's."""
+    (paper) lies between the acting policy's and the learner's. null: no limit below 1e9, the learner's."""
     c_bar: PositiveFloat | None = 1.0
     """Upper limit of the weights in the trace. It decides how fast values are learnt, not which. At most rho_bar.
     Paper: 1. null: no limit."""
@@ -182,6 +182,8 @@ class ActorsConfig(Section):
     learner holds its unroll."""
     sync_every: Positive = 1
     """Fetch new parameters before every so many unrolls. More than 1 saves network traffic and adds lag. Paper: 1."""
+    inference: Literal["local"] = "local"
+    """Where actions are chosen. `local`: in each actor, with its own copy of the network."""
     threads: Threads = 1
     """Threads of torch in each actor process. More than 1 rarely helps: actors are many and their batches small."""
     on_error: Literal["restart", "stop"] = "restart"
