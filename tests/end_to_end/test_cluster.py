@@ -196,7 +196,7 @@ def memory_of(pid: int) -> int:
         (["learner", "catch", "gateway.address=0.0.0.0:5050"], "gateway.insecure=true goes without"),
         (["learner", "catch", "gateway.address=5050"], "gateway.address: 5050"),
         (["learner", "catch", "transport=local"], "gateway.address needs transport=shared_memory"),
-        (["train", "catch", "actors.count=0"], "actors.count=0 leaves nobody to play"),
+        (["train", "catch", "actors.count=0"], "actors.count=0 leaves no actor to play"),
         (["train", "catch", "transport=grpcc"], "'grpcc' is not one of shared_memory, local, grpc"),
     ],
 )
