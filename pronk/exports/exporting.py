@@ -27,7 +27,8 @@ from pronk.exports import Format, PlainPolicy, Run, check_format, make_format
 from pronk.exports.plain_policy import LAST, next_name, state_name, units_of
 from pronk.exports.usage import usage
 from pronk.processes.failures import own_failures
-from pronk.runs.checkpoint import find_run, write_atomically
+from pronk.runs.atomic import write_atomically
+from pronk.runs.directory import find_run
 from pronk.seeding import evaluation_seeds
 from pronk.types import ArraySpec, Failure, Tree, UserError, leaves, map_tree
 

@@ -20,7 +20,7 @@ from pronk.runs.reading import Run
 from pronk.types import Failure, UserError
 
 if TYPE_CHECKING:
-    from pronk.runs.checkpoint import RunDirectory
+    from pronk.runs.directory import RunDirectory
 
 FILES = ("README.md", "config.yaml", "curve.png", "model.safetensors", "model_safetensors.py", "scores.json")
 MARK = "library_name: pronk"  # in a card of ours
@@ -37,7 +37,7 @@ class Pushed(NamedTuple):
 
 def push(run: str | Path, repo: str, *, best: bool = False, episodes: int = 20, public: bool = False) -> Pushed:
     """Share a run's newest (or best) policy as `owner/name` on the Hub, or in a folder (`./name`)."""
-    from pronk.runs.checkpoint import find_run
+    from pronk.runs.directory import find_run
 
     if episodes < 0:
         raise UserError(f"--episodes: {episodes} does not fit: at least 0")
@@ -72,7 +72,7 @@ def gather(directory: RunDirectory, folder: Path, name: str, best: bool, episode
     """Write FILES; gives the scores."""
     from pronk.evaluation.playing import checkpoint_of
     from pronk.exports.exporting import export
-    from pronk.runs.checkpoint import write_atomically
+    from pronk.runs.atomic import write_atomically
 
     state = checkpoint_of(directory, best)
     config = validate(state["config"])
