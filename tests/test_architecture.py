@@ -22,11 +22,11 @@ ORDER = [
     {"actor", "learners"},
     {"actors", "evaluation", "plotting"},
     {"training", "exports", "watching", "cluster", "dashboard"},
-    {"starting"},
+    {"starting", "sharing"},
     {"bench"},
     {"cli"},
 ]
-NOT_SEAMS = {"cli", "config", "dashboard", "evaluation", "plotting", "processes", "runs", "watching"}
+NOT_SEAMS = {"cli", "config", "dashboard", "evaluation", "plotting", "processes", "runs", "sharing", "watching"}
 LEVEL = {unit: level for level, units in enumerate(ORDER) for unit in units}
 
 WHERE_TENSORS_ARE = {

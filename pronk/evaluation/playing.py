@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 import torch
 
 from pronk.config import ResolvedConfig, resolve, validate
+from pronk.config.named import import_extra
 from pronk.config.resolved import evaluation_envs
 from pronk.envs import make_env
 from pronk.envs.last_inputs import LastInputs
@@ -19,7 +21,8 @@ from pronk.networks import Network, make_network
 from pronk.policies import Policy
 from pronk.policies.local import LocalPolicy
 from pronk.processes.failures import own_failures
-from pronk.runs.checkpoint import BEST, RunDirectory, find_run, load_checkpoint
+from pronk.runs.checkpoint import load_checkpoint
+from pronk.runs.directory import RunDirectory, find_run
 from pronk.seeding import evaluation_seeds
 from pronk.types import EnvSpec, UserError
 
@@ -122,16 +125,33 @@ class Player:
 
 
 def load(run: str | Path, *, deterministic: bool = False, best: bool = False, seed: int = 1) -> Player:
-    """The policy of a run, ready to act."""
-    state = checkpoint_of(find_run(str(run)), best)
+    """The policy of a run, or of a .safetensors file that `pronk export` wrote, ready to act."""
+    is_file = str(run).endswith(".safetensors")
+    state = read_safetensors(Path(run)) if is_file else checkpoint_of(find_run(str(run)), best)
     return Player(resolve(validate(state["config"])), state, deterministic, seed)
+
+
+def read_safetensors(path: Path) -> dict[str, Any]:
+    """The configuration and weights of an exported policy, in the form of a checkpoint."""
+    import_extra("safetensors", f"loading {path}", "export")
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, "pt") as file:
+            facts = json.loads((file.metadata() or {})["pronk"])
+            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
+            return {"config": facts["config"], "learner": {"network": weights}}
+    except (OSError, SafetensorError) as error:
+        raise UserError(f"cannot read {path}: {error}") from None
+    except (KeyError, ValueError):
+        raise UserError(f"{path} was not written by `pronk export`: it does not say which network it is for") from None
 
 
 def checkpoint_of(run: RunDirectory, best: bool) -> dict[str, Any]:
     """The best or the newest readable checkpoint."""
     if not best:
-        return run.restore()[0]
-    path = run.checkpoints / BEST
+        return run.checkpoints.restore()[0]
+    path = run.checkpoints.best
     if not path.exists():
         raise UserError(f"{run.path} has no best checkpoint: no episode had ended when the last one was written")
     return load_checkpoint(path)
