@@ -1,10 +1,10 @@
 """A run directory, as training writes it. `reading.py` reads it.
 
-    config.yaml      the resolved configuration          metrics.jsonl    a line about every second
-    summary.json     totals, final values, the failure   checkpoints/     the last K and the best
-    tensorboard/     the same numbers as curves          logs/            one per process, and what each does now
-    eval.jsonl       a line per evaluation               lag.json         how old the experience was
-    bench.json       this machine's limit, where measured
+config.yaml      the resolved configuration          metrics.jsonl    a line about every second
+summary.json     totals, final values, the failure   checkpoints/     the last K and the best
+tensorboard/     the same numbers as curves          logs/            one per process, and what each does now
+eval.jsonl       a line per evaluation               lag.json         how old the experience was
+bench.json       this machine's limit, where measured
 """
 
 from __future__ import annotations
