@@ -6,7 +6,7 @@ BIN    := .venv/bin
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help install browser sshd train test test-slow lint bench docs clean
+.PHONY: help install browser sshd train test test-slow lint bench docs dist clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -55,6 +55,12 @@ bench: install  ## how fast this machine trains, against its own limit
 
 docs: install  ## the pages of docs/commands, from each command's --help
 	$(BIN)/python docs/make_commands.py
+
+dist: install  ## wheel and sdist, built and checked, in dist/
+	$(BIN)/pip install --quiet --editable '.[release]'
+	rm -rf build dist
+	$(BIN)/python -m build
+	$(BIN)/twine check --strict dist/*
 
 clean:  ## remove .venv and caches (runs/ stays)
 	rm -rf .venv build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

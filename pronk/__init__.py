@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pronk.evaluation.playing import evaluate, load
     from pronk.starting import train
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = ["Config", "evaluate", "load", "load_config", "train"]
 
 # Imported when first used: torch takes a second, and `pronk --help` does not need it.

@@ -28,7 +28,7 @@ import torch
 from pronk.actor import specs_for
 from pronk.actors import Play, playing
 from pronk.batcher import Batcher
-from pronk.config import Config
+from pronk.config import Config, ResolvedConfig
 from pronk.evaluation.evaluator import Evaluator
 from pronk.layout import UnrollLayout
 from pronk.learner import Learner, NonFinite
@@ -37,8 +37,8 @@ from pronk.metrics import Metrics
 from pronk.optimisers import scheduled_rate
 from pronk.processes.failures import own_failures
 from pronk.processes.interrupts import Interrupted, Interrupts
-from pronk.runs.broken_batch import keep_broken_batch
-from pronk.runs.checkpoint import RunDirectory
+from pronk.runs.broken_batch import save_broken_batch
+from pronk.runs.directory import RunDirectory
 from pronk.seeding import further_learner_seed
 from pronk.sinks import Sink
 from pronk.sinks.jsonl import JsonLines
@@ -61,17 +61,17 @@ class Training:
 
     def __init__(
         self,
-        config: Config,
+        config: ResolvedConfig,
+        recorded: Config,
         run: RunDirectory,
         learner: Learner,
         resume: bool,
         say: Say,
         group: Group | None = None,
-        whole: Config | None = None,
     ) -> None:
-        """`config` is this learner's part of the `whole` run's, which is what gets written down."""
-        self._config, self._run, self._learner, self._say = config, run, learner, say
-        self._group, self._whole = group or Solo(), whole or config
+        """`config` is this learner's; `recorded` is that of the whole run, for config.yaml and the checkpoints."""
+        self._config, self._recorded, self._run, self._learner, self._say = config, recorded, run, learner, say
+        self._group = group or Solo()
         self._leads = self._group.rank == 0  # who writes
         self._broken: tuple[int, ...] = ()  # learners whose gradient was not a number
         self._metrics = Metrics(learner.spec.frames_per_step)
@@ -138,7 +138,7 @@ class Training:
             config, UnrollLayout(specs), learner.parameters(), self._run.logs, metrics.env_steps, interrupts, self._say
         )
         with playing(play) as (port, watch):
-            batcher = Batcher(port, specs, config.columns, learner.device, config.learner.passes)
+            batcher = Batcher(port, specs, config.learner.batch_size, learner.device, config.learner.passes)
             while (outcome := self._outcome()) is None:
                 interrupts.check()
                 with metrics.waiting():
@@ -203,7 +203,7 @@ class Training:
 
     def _facts(self) -> Facts:
         """What sinks outside are told of the run."""
-        return Facts(self._run.path.resolve().name, self._run.path, self._config.model_dump())
+        return Facts(self._run.path.resolve().name, self._run.path, self._recorded.model_dump())
 
     def _say_once(self, message: str) -> None:
         if message not in self._said:
@@ -222,10 +222,10 @@ class Training:
             "learner": self._learner.state(),
             "metrics": self._metrics.state(),
             "best": standing if best else self._best,
-            "config": self._whole.model_dump(),
+            "config": self._recorded.model_dump(),
         }
         try:
-            self._saved = self._run.save(state, self._config.checkpoint.keep, best)
+            self._saved = self._run.checkpoints.save(state, self._config.checkpoint.keep, best)
             self._best = standing if standing is not None and best else self._best
             self._evaluator.offer(self._saved)
         except (OSError, RuntimeError) as error:
@@ -235,15 +235,15 @@ class Training:
 
     def _restore(self) -> None:
         """Go on from the newest checkpoint, with the configuration as it is now."""
-        state, problems = self._run.restore()
+        state, problems = self._run.checkpoints.restore()
         for path, problem in problems.items():
             path.rename(path.with_suffix(".broken"))  # it would count as the newest
             self._say(f"{problem}; set aside, going back to the one before it")
         self._learner.load_state(state["learner"])
         self._metrics.load_state(state["metrics"])
         self._best = tuple(state["best"])
-        self._saved = self._run.saved()[-1]
-        self._run.go_on(self._whole, self._metrics.updates)
+        self._saved = self._run.checkpoints.saved()[-1]
+        self._run.prepare_resume(self._recorded, self._metrics.updates)
 
     def _keep_broken_batch(self, error: NonFinite) -> BrokenGradient:
         rank = self._group.rank
@@ -251,7 +251,7 @@ class Training:
             others = ", ".join(map(str, self._broken))
             return BrokenGradient(f"{error}, in learner {others}, whose log says more; no weights were touched")
         path = self._run.path / (f"broken_batch-learner-{rank:03d}.pt" if rank else "broken_batch.pt")
-        kept = keep_broken_batch(error.batch, self._learner.state()["network"], path)
+        kept = save_broken_batch(error.batch, self._learner.state()["network"], path)
         return BrokenGradient(
-            f"{error}; {kept}. A smaller optimiser.learning_rate or optimiser.max_gradient_norm often helps"
+            f"{error}; {kept}; a smaller optimiser.learning_rate or optimiser.max_gradient_norm often helps"
         )

@@ -1,11 +1,54 @@
-"""Puts this folder on the path: `scripted` is imported by tests and, as they inherit the path, by actor processes."""
+"""Test settings: import paths, and how pytest-xdist shares the tests between its workers."""
+
+from __future__ import annotations
 
 import os
 import sys
 from pathlib import Path
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # tiny networks: more threads of torch only get in each other's way
+import pytest
 
-HERE = str(Path(__file__).parent / "support")
-if HERE not in sys.path:
-    sys.path.insert(0, HERE)
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # the networks here are tiny: more threads of torch are slower
+
+SUPPORT = str(Path(__file__).parent / "support")
+if SUPPORT not in sys.path:  # actor processes get this path too, and import environments from there
+    sys.path.insert(0, SUPPORT)
+
+# Files with the longest tests, longest first. They start first, so that no worker is left alone with one at the end.
+LONG = (
+    "end_to_end/test_launch.py",
+    "end_to_end/test_many_learners.py",
+    "end_to_end",
+    "evaluation/test_evaluator.py",
+    "actors",
+    "test_docs.py",
+    "cli",
+    "cluster",
+    "exports",
+    "dashboard",
+)
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """`-n auto`: more workers than cores, because many tests wait for processes they started."""
+    return (os.cpu_count() or 1) + 1
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Start long tests first; run tests that share a module's fixture in the same worker (`--dist loadgroup`)."""
+    items.sort(key=_order)
+    for item in items:
+        if _shares_a_fixture(item):
+            item.add_marker(pytest.mark.xdist_group(item.path.name))
+
+
+def _order(item: pytest.Item) -> int:
+    path = item.path.relative_to(Path(__file__).parent).as_posix()
+    return next((place for place, prefix in enumerate(LONG) if path.startswith(prefix)), len(LONG))
+
+
+def _shares_a_fixture(item: pytest.Item) -> bool:
+    info = getattr(item, "_fixtureinfo", None)
+    definitions = info.name2fixturedefs.values() if info else ()
+    return any(each.scope == "module" for several in definitions for each in several)

@@ -1,4 +1,4 @@
-"""What the docs promise: the guide's blocks run, its table knows every metric, the pages of commands are their help."""
+"""The documentation: the guide's code runs, links lead somewhere, pages made from the code are up to date."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def run_command(line: str, monkeypatch: Any) -> None:
-    """A line of shell that starts with `pronk`, in this process: torch is here already."""
+    """Run a line of shell that starts with `pronk` in this process, which has imported torch already."""
     words = shlex.split(line, comments=True)
     assert words[0] == "pronk", line
     monkeypatch.setattr(sys, "argv", words)
@@ -32,37 +32,37 @@ def run_command(line: str, monkeypatch: Any) -> None:
 
 
 @pytest.fixture
-def beside(tmp_path: Path, monkeypatch: Any) -> Path:
-    """An empty directory of the user's, whose modules can be imported by this process and by those it starts."""
+def folder(tmp_path: Path, monkeypatch: Any) -> Path:
+    """The current directory: empty; modules written to it can be imported here and by actor processes."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     return tmp_path
 
 
 @pytest.mark.timeout(300)
-def test_every_block_of_the_guide_runs(beside: Path, monkeypatch: Any) -> None:
+def test_every_block_of_the_guide_runs(folder: Path, monkeypatch: Any) -> None:
     blocks = BLOCK.findall(GUIDE)
     assert len(blocks) > 6
     for language, text in blocks:
         named = re.match(r"# (\w+\.py)\n", text)
         if language == "python" and named:
-            (beside / named[1]).write_text(text)
+            (folder / named[1]).write_text(text)
         elif language == "python":
             exec(compile(text, "guide.md", "exec"), {"__name__": "guide"})
         else:
             for line in text.splitlines():
                 run_command(line, monkeypatch)
-    lines = [json.loads(line) for line in (beside / "runs/corridor/metrics.jsonl").read_text().splitlines()]
+    lines = [json.loads(line) for line in (folder / "runs/corridor/metrics.jsonl").read_text().splitlines()]
     fields = set(re.findall(r"^\| `(\w+)` \|", GUIDE.partition("## Reading the metrics")[2], re.MULTILINE))
     assert fields == set(lines[0])
-    told = json.loads((beside / "runs/told/metrics.jsonl").read_text().splitlines()[-1])
-    assert (beside / "runs/told/diary.txt").read_text().splitlines()[-1].startswith(f"{told['env_steps']} ")
-    assert (beside / "runs/corridor/export/policy_torchscript.py").is_file()
-    assert (beside / "shared/README.md").is_file()
+    told = json.loads((folder / "runs/told/metrics.jsonl").read_text().splitlines()[-1])
+    assert (folder / "runs/told/diary.txt").read_text().splitlines()[-1].startswith(f"{told['env_steps']} ")
+    assert (folder / "runs/corridor/export/policy_torchscript.py").is_file()
+    assert (folder / "shared/README.md").is_file()
 
 
-def test_every_link_of_the_docs_leads_somewhere() -> None:
-    files = [ROOT / "README.md", ROOT / "README.zh.md", *DOCS.glob("*.md"), *(DOCS / "commands").glob("*.md")]
+def test_every_link_leads_to_a_file() -> None:
+    files = [*ROOT.glob("*.md"), *DOCS.rglob("*.md")]
     broken = [
         f"{file.name}: {target}"
         for file in files
@@ -70,13 +70,16 @@ def test_every_link_of_the_docs_leads_somewhere() -> None:
         if "://" not in target and not (file.parent / target).exists()
     ]
     assert broken == []
+
+
+def test_contents_of_the_guide_list_its_sections() -> None:
     anchors = {
         re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in re.findall(r"^## (.*)", GUIDE, re.M)
     }
     assert set(re.findall(r"\]\(#([^)]+)\)", GUIDE)) == anchors
 
 
-# ---- the pages of commands
+# ---- docs/commands
 
 
 def made_pages() -> dict[str, str]:
@@ -88,22 +91,22 @@ def made_pages() -> dict[str, str]:
     return module.pages()
 
 
-def test_the_pages_of_commands_are_their_help() -> None:
+def test_pages_of_commands_are_up_to_date() -> None:
     kept = {path.name: path.read_text(encoding="utf-8") for path in (DOCS / "commands").glob("*.md")}
     made = made_pages()
     assert set(kept) == set(made), "run `make docs`"
-    if f"typer {typer.__version__}." not in kept["README.md"]:  # another version breaks lines elsewhere
+    if f"typer {typer.__version__}." not in kept["README.md"]:  # another version of typer wraps lines elsewhere
         made, kept = (
             {name: set(re.findall(r"--[\w-]+", text)) for name, text in side.items()} for side in (made, kept)
         )
     assert [name for name in made if made[name] != kept[name]] == [], "run `make docs`"
 
 
-# ---- the README in two languages
+# ---- README.md and README.zh.md
 
 
 def parts(file: str) -> dict[str, Any]:
-    """What must be equal in both."""
+    """What must be the same in both languages."""
     text = (ROOT / file).read_text(encoding="utf-8").replace("README.zh.md", "README.md")  # each names the other
     prose = BLOCK.sub("", text)
     return {
@@ -118,5 +121,5 @@ def parts(file: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("part", parts("README.md"))
-def test_both_readmes_say_the_same(part: str) -> None:
+def test_readme_is_the_same_in_both_languages(part: str) -> None:
     assert parts("README.zh.md")[part] == parts("README.md")[part]

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
-from pronk.config import Config
+from pronk.config import ResolvedConfig
 from pronk.config.named import find
 from pronk.layout import UnrollLayout
 from pronk.processes.interrupts import Interrupts
@@ -23,7 +23,7 @@ class ActorFailed(Failure):
 class Play:
     """What a launcher needs to set actors playing."""
 
-    config: Config
+    config: ResolvedConfig
     layout: UnrollLayout
     parameters: Parameters
     """To begin with."""
@@ -47,5 +47,5 @@ TABLE = {
 
 def playing(play: Play) -> AbstractContextManager[tuple[LearnerPort, Watch]]:
     """Actors at play."""
-    transport = play.config.transport
-    return find("transport", "grpc" if transport.listens else transport.name, TABLE)(play)
+    name = "grpc" if play.config.has_gateway else play.config.transport.name
+    return find("transport", name, TABLE)(play)

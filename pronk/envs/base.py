@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from pronk.config import Config
+from pronk.config import Config, ResolvedConfig
 from pronk.config.named import load
 from pronk.types import Array, EnvSpec, Step, Tree, UserError
 
@@ -58,7 +58,7 @@ GYMNASIUM = "pronk.envs.gymnasium_ids:make"
 TIMEOUT_SHARE = 0.8
 
 
-def make_env(config: Config, count: int) -> VectorEnv:
+def make_env(config: Config | ResolvedConfig, count: int) -> VectorEnv:
     """Make the configured environments, with the extra inputs that the configured network asks for."""
     name = config.env.id
     make: Callable[..., VectorEnv] = load(TABLE.get(name, GYMNASIUM))
@@ -67,7 +67,7 @@ def make_env(config: Config, count: int) -> VectorEnv:
     return with_extra_inputs(make(config.env, count, TIMEOUT_SHARE * config.actors.timeout_seconds), config)
 
 
-def with_extra_inputs(env: VectorEnv, config: Config) -> VectorEnv:
+def with_extra_inputs(env: VectorEnv, config: Config | ResolvedConfig) -> VectorEnv:
     """Add the last action and the last reward to the observations, where the network asks for them."""
     if config.network.last_action or config.network.last_reward:
         from pronk.envs.last_inputs import LastInputs
@@ -76,7 +76,7 @@ def with_extra_inputs(env: VectorEnv, config: Config) -> VectorEnv:
     return env
 
 
-def probe_spec(config: Config) -> EnvSpec:
+def probe_spec(config: Config | ResolvedConfig) -> EnvSpec:
     """Return the spec of the configured environment. One is made, tried and closed again.
 
     It is also stepped once, so that an environment of the old gym API is refused before the run starts. All else that

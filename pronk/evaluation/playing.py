@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -10,18 +11,20 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from pronk.config import Config, validate
+from pronk.config import ResolvedConfig, resolve, validate
+from pronk.config.named import import_extra
+from pronk.config.resolved import evaluation_envs
 from pronk.envs import make_env
 from pronk.envs.last_inputs import LastInputs
 from pronk.evaluation.atari_scores import human_normalised
 from pronk.networks import Network, make_network
-from pronk.policy import Policy
+from pronk.policies import Policy
+from pronk.policies.local import LocalPolicy
 from pronk.processes.failures import own_failures
-from pronk.runs.checkpoint import BEST, RunDirectory, find_run, load_checkpoint
+from pronk.runs.checkpoint import load_checkpoint
+from pronk.runs.directory import RunDirectory, find_run
 from pronk.seeding import evaluation_seeds
 from pronk.types import EnvSpec, UserError
-
-MOST_ENVS = 64
 
 
 class Evaluation(NamedTuple):
@@ -58,7 +61,7 @@ def evaluate(
     if seed < 0:
         raise UserError(f"--seed: {seed} does not fit: at least 0")
     state = checkpoint_of(find_run(str(run)), best)
-    config = validate(state["config"])
+    config = resolve(validate(state["config"]))
     torch.set_num_threads(1)
     count = how_many_envs(config, episodes)
     policy_seed, env_seeds = evaluation_seeds(seed, count)
@@ -72,10 +75,9 @@ def evaluate(
         env.close()
 
 
-def how_many_envs(config: Config, episodes: int) -> int:
+def how_many_envs(config: ResolvedConfig, episodes: int) -> int:
     """One for each episode, within reason; where each is a process, no more than an actor has."""
-    most = config.actors.envs if config.env.vectorization == "async" else MOST_ENVS
-    return min(episodes, int(most))
+    return min(episodes, evaluation_envs(config.env, config.actors.envs))
 
 
 def play_episodes(
@@ -100,7 +102,7 @@ def play_episodes(
 class Player:
     """A trained policy for one environment: raw observation in, the environment's own action out."""
 
-    def __init__(self, config: Config, state: dict[str, Any], deterministic: bool, seed: int) -> None:
+    def __init__(self, config: ResolvedConfig, state: dict[str, Any], deterministic: bool, seed: int) -> None:
         self._env = make_env(config.replace({"env.vectorization": "auto"}), 1)
         self._env.close()  # only its translations between spaces and arrays are used
         self._policy = restored_policy(config, self._env.spec, state, 1, seed, deterministic)
@@ -123,29 +125,46 @@ class Player:
 
 
 def load(run: str | Path, *, deterministic: bool = False, best: bool = False, seed: int = 1) -> Player:
-    """The policy of a run, ready to act."""
-    state = checkpoint_of(find_run(str(run)), best)
-    return Player(validate(state["config"]), state, deterministic, seed)
+    """The policy of a run, or of a .safetensors file that `pronk export` wrote, ready to act."""
+    is_file = str(run).endswith(".safetensors")
+    state = read_safetensors(Path(run)) if is_file else checkpoint_of(find_run(str(run)), best)
+    return Player(resolve(validate(state["config"])), state, deterministic, seed)
+
+
+def read_safetensors(path: Path) -> dict[str, Any]:
+    """The configuration and weights of an exported policy, in the form of a checkpoint."""
+    import_extra("safetensors", f"loading {path}", "export")
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, "pt") as file:
+            facts = json.loads((file.metadata() or {})["pronk"])
+            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
+            return {"config": facts["config"], "learner": {"network": weights}}
+    except (OSError, SafetensorError) as error:
+        raise UserError(f"cannot read {path}: {error}") from None
+    except (KeyError, ValueError):
+        raise UserError(f"{path} was not written by `pronk export`: it does not say which network it is for") from None
 
 
 def checkpoint_of(run: RunDirectory, best: bool) -> dict[str, Any]:
     """The best or the newest readable checkpoint."""
     if not best:
-        return run.restore()[0]
-    path = run.checkpoints / BEST
+        return run.checkpoints.restore()[0]
+    path = run.checkpoints.best
     if not path.exists():
         raise UserError(f"{run.path} has no best checkpoint: no episode had ended when the last one was written")
     return load_checkpoint(path)
 
 
 def restored_policy(
-    config: Config, spec: EnvSpec, state: dict[str, Any], count: int, seed: int, deterministic: bool
-) -> Policy:
+    config: ResolvedConfig, spec: EnvSpec, state: dict[str, Any], count: int, seed: int, deterministic: bool
+) -> LocalPolicy:
     """A policy with a checkpoint's weights."""
-    return Policy(restored_network(config, spec, state), count, seed, deterministic)
+    return LocalPolicy(restored_network(config, spec, state), count, seed, deterministic)
 
 
-def restored_network(config: Config, spec: EnvSpec, state: dict[str, Any]) -> Network:
+def restored_network(config: ResolvedConfig, spec: EnvSpec, state: dict[str, Any]) -> Network:
     """A network with a checkpoint's weights."""
     network = make_network(spec, config.network)
     try:

@@ -9,8 +9,9 @@ import own_parts
 import pytest
 
 import pronk.cli
-from pronk.config import load_config, preset_names
-from pronk.runs.checkpoint import RunDirectory, load_checkpoint
+from pronk.config import load_config, preset_names, record, resolve
+from pronk.runs.checkpoint import load_checkpoint
+from pronk.runs.directory import RunDirectory
 from pronk.starting import train
 from pronk.types import UserError
 
@@ -25,21 +26,6 @@ def spawned(*arguments, cwd, **environment):
     path = os.pathsep.join(filter(None, [str(HERE), os.environ.get("PYTHONPATH")]))  # the Pronk that is tested
     environment = {**os.environ, "PYTHONPATH": path, **environment}
     return subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, cwd=cwd, env=environment)
-
-
-@pytest.fixture
-def cli(monkeypatch, capsys, tmp_path):
-    """`pronk` in this process and in an empty directory: (exit code, standard output, standard error)."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", sys.path[:])
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["pronk", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            pronk.cli.main()
-        return ended.value.code or 0, *capsys.readouterr()
-
-    return run
 
 
 # ---- help
@@ -345,7 +331,7 @@ def test_every_actor_process_has_a_log(shared, local):
 
 def test_the_configuration_of_a_run_is_resolved_and_loads_again(finished):
     config = load_config(finished / "config.yaml")
-    assert config == config.resolved()
+    assert config == record(config, resolve(config))
     assert isinstance(config.actors.count, int)
     assert config.run.total_steps == 3200
     assert load_checkpoint(finished / "checkpoints" / "best.pt")["config"] == config.model_dump()

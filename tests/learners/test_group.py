@@ -170,7 +170,8 @@ def free_ports(count: int) -> list[int]:
 
 
 def environment() -> dict[str, str]:
-    return os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT / 'tests/support'}"}
+    """What this process can import, learner 1 can import."""
+    return os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
 
 
 @pytest.mark.parametrize("name", CASES)

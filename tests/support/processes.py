@@ -1,4 +1,4 @@
-"""Real processes for tests: `pronk train` in a session of its own, what it started, and whether anything is left."""
+"""Real processes for tests: `pronk train` in its own session, its descendants, and whether anything is left behind."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,27 +23,28 @@ from pronk.transport.shared_memory import SharedMemoryActorPort, Ticket
 from pronk.types import ActionSpec, ArraySpec, EnvSpec, Unroll, leaves, unroll_specs
 
 SUPPORT = Path(__file__).parent
+PROC, SHARED_MEMORY = Path("/proc"), Path("/dev/shm")  # neither exists on macOS
 SIZES = ("actors.envs=16", "actors.unroll_length=20", "learner.batch_size=16")
 STEPS_PER_UPDATE = 16 * 20
 
 
 class Process(NamedTuple):
-    """A number alone may be given to another process later."""
+    """A process id with its start time, because the system reuses ids."""
 
     pid: int
     started: str
 
 
 class Life(NamedTuple):
-    """One start of an actor, as its log tells it."""
+    """One start of an actor, from its log."""
 
     number: int
     pid: int
-    log: str  # what it wrote
+    log: str
 
 
 class Training:
-    """`pronk train`; leaving the block leaves nothing running, whatever happened."""
+    """A running `pronk train`. Leaving the block ends it and everything it started."""
 
     def __init__(
         self,
@@ -54,7 +55,7 @@ class Training:
         relative: bool = False,
         **environment: str,
     ) -> None:
-        """`relative`: it works in the run directory's parent, and is given its bare name."""
+        """Start it. With `relative` it runs in the parent of the run directory, and is given the bare name."""
         self.path = path
         given = path.name if relative else str(path)
         self._left_before = left_in_shared_memory()
@@ -79,25 +80,25 @@ class Training:
         self.descendants()
         self._process.kill()
         self._process.wait()
-        for number in (signal.SIGTERM, signal.SIGKILL):  # Python's own helper processes tidy up before they go
+        for number in (signal.SIGTERM, signal.SIGKILL):  # SIGTERM first: Python's resource tracker cleans up on it
             for process in filter(is_running, self._seen):
                 os.kill(process.pid, number)
             with contextlib.suppress(AssertionError):
                 wait_until(lambda: not any(map(is_running, self._seen)), 2.0, "their end")
 
     def descendants(self) -> set[Process]:
-        """All that it started and that runs now."""
+        """Return its running descendants, and remember them for `assert_nothing_left`."""
         found = descendants_of(self.pid)
         self._seen |= found
         return found
 
     def send(self, number: signal.Signals, *, group: bool = False) -> None:
-        """A signal; a terminal sends Ctrl-C to the whole group. What runs now is remembered."""
+        """Send a signal to it, or to its process group as a terminal does with Ctrl-C."""
         self.descendants()
         (os.killpg if group else os.kill)(self.pid, number)
 
     def wait(self, seconds: float = 60.0) -> int:
-        """Its exit code. Who runs meanwhile is remembered."""
+        """Wait for its end and return the exit code."""
 
         def has_ended() -> bool:
             self.descendants()
@@ -106,8 +107,8 @@ class Training:
         wait_until(has_ended, seconds, "its end", self)
         return self._process.wait()
 
-    def assert_nothing_left(self, seconds: float = 5.0) -> None:
-        """Every process it ever showed is gone, and so is every name in /dev/shm."""
+    def assert_nothing_left(self, seconds: float = 60.0) -> None:
+        """Every process seen among its descendants ends, and every name in /dev/shm goes."""
         wait_until(lambda: not any(map(is_running, self._seen)), seconds, "the end of its processes")
         wait_until(lambda: not left_in_shared_memory() - self._left_before, seconds, "the end of names in /dev/shm")
 
@@ -124,15 +125,13 @@ class Training:
         return self._output[1].read_text()
 
     def metrics(self) -> list[dict[str, Any]]:
-        """The whole lines of metrics.jsonl."""
         return read_metrics(self.path)
 
     def lives(self, actor: int) -> list[Life]:
-        """Of an actor, oldest first."""
         return lives_of(self.path, actor)
 
     def wait_until(self, condition: Callable[[], Any], what: str, seconds: float = 60.0) -> None:
-        """While it runs."""
+        """Wait for a condition; fail if the training ends before it holds."""
         wait_until(lambda: condition() or not self.running, seconds, what, self)
         assert self.running, f"ended with {self.wait()} before {what}\n{self.err}"
 
@@ -141,7 +140,7 @@ class Training:
 
 
 class Ended(NamedTuple):
-    """How a command ended."""
+    """The exit code and output of a command."""
 
     code: int
     out: str
@@ -149,7 +148,7 @@ class Ended(NamedTuple):
 
 
 def command_line(*arguments: object) -> Ended:
-    """`pronk ...` in this process, which has imported torch already; its actors are processes all the same."""
+    """Run `pronk ...` in this process, which has imported torch already. Actors are separate processes all the same."""
     from pronk.cli import main
 
     out, err, path, argv = io.StringIO(), io.StringIO(), sys.path.copy(), sys.argv
@@ -165,21 +164,21 @@ def command_line(*arguments: object) -> Ended:
 
 
 def lives_of(run: Path, actor: int = 0) -> list[Life]:
-    """Of an actor, oldest first."""
+    """Every start of an actor, oldest first."""
     log = run / "logs" / f"actor-{actor:03d}.log"
     told = re.split(rf"actor {actor} starts \(life (\d+), pid (\d+)\)\n", log.read_text() if log.exists() else "")
     return [Life(int(told[i]), int(told[i + 1]), told[i + 2]) for i in range(1, len(told), 3)]
 
 
 def read_metrics(run: Path) -> list[dict[str, Any]]:
-    """The whole lines of a run's metrics.jsonl."""
+    """The lines of a run's metrics.jsonl, without one that is still being written."""
     path = run / "metrics.jsonl"
     lines = path.read_text().splitlines(keepends=True) if path.exists() else []
     return [json.loads(line, parse_constant=refuse) for line in lines if line.endswith("\n")]
 
 
 def read_summary(run: Path) -> dict[str, Any]:
-    """summary.json, which must be strict JSON."""
+    """summary.json, read as strict JSON."""
     return json.loads((run / "summary.json").read_text(), parse_constant=refuse)
 
 
@@ -188,14 +187,14 @@ def refuse(constant: str) -> None:
 
 
 def assert_monotone(lines: list[dict[str, Any]]) -> None:
-    """Counters never go back."""
+    """Counters never decrease."""
     for name in ("env_steps", "updates", "episodes", "wall_seconds"):
         values = [line[name] for line in lines]
-        assert values == sorted(values), f"{name} goes back: {values}"
+        assert values == sorted(values), f"{name} decreases: {values}"
 
 
 def wait_until(condition: Callable[[], Any], seconds: float, what: str, training: Training | None = None) -> None:
-    """Look again and again; a generous limit, because the machine may be busy."""
+    """Poll a condition. Limits are generous, because the machine may be busy: passing one means a hang."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"waited {seconds} s for {what}\n{training.err if training else ''}"
@@ -203,11 +202,10 @@ def wait_until(condition: Callable[[], Any], seconds: float, what: str, training
 
 
 def descendants_of(pid: int) -> set[Process]:
-    """Children, their children and so on."""
+    """The running children of a process, their children and so on."""
     children: dict[int, list[Process]] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and (status := status_of(int(entry.name))) is not None:
-            children.setdefault(int(status[1]), []).append(Process(int(entry.name), status[19]))
+    for process, parent in all_processes():
+        children.setdefault(parent, []).append(process)
     found: set[Process] = set()
     parents = [pid]
     while parents:
@@ -217,46 +215,61 @@ def descendants_of(pid: int) -> set[Process]:
     return found
 
 
-def status_of(pid: int) -> list[str] | None:
-    """The fields of /proc/PID/stat after the name: state, parent, ..."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
-    except OSError:
-        return None
+def all_processes() -> Iterator[tuple[Process, int]]:
+    """Every process but zombies, with its parent's id."""
+    if PROC.exists():
+        for pid in [int(entry.name) for entry in PROC.iterdir() if entry.name.isdigit()]:
+            with contextlib.suppress(OSError):
+                state, parent, *rest = (PROC / f"{pid}/stat").read_text().rpartition(") ")[2].split()
+                if state not in "ZX":
+                    yield Process(pid, rest[17]), int(parent)
+    else:  # macOS
+        listed = subprocess.run(["ps", "-axo", "pid=,ppid=,state=,lstart="], capture_output=True, text=True, check=True)
+        for line in listed.stdout.splitlines():
+            number, parent, state, started = line.split(maxsplit=3)
+            if not state.startswith("Z"):
+                yield Process(int(number), started), int(parent)
 
 
 def is_running(process: Process) -> bool:
-    """A zombie, which only waits to be collected, does not count."""
-    status = status_of(process.pid)
-    return status is not None and status[19] == process.started and status[0] not in "ZX"
+    if not PROC.exists():
+        return any(process == each for each, _ in all_processes())
+    try:
+        status = (PROC / f"{process.pid}/stat").read_text().rpartition(") ")[2].split()
+    except OSError:
+        return False
+    return status[19] == process.started and status[0] not in "ZX"
 
 
 def left_in_shared_memory() -> set[Path]:
-    """Names in /dev/shm that no living process uses."""
-    used: set[Path] = set()
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            used |= names_used_by(int(entry.name))
-    return set(Path("/dev/shm").iterdir()) - used
+    """Names in /dev/shm that no running process has mapped."""
+    used = {name for process, _ in all_processes() for name in names_used_by(process.pid)}
+    return names_in_shared_memory() - used
+
+
+def names_in_shared_memory() -> set[Path]:
+    return set(SHARED_MEMORY.iterdir()) if SHARED_MEMORY.exists() else set()
 
 
 def names_used_by(pid: int) -> set[Path]:
-    """In /dev/shm; a semaphore is mapped under an earlier name, so the file's number has to tell."""
+    """Names in /dev/shm that a process has mapped. Compared by inode: a semaphore is mapped under an earlier name."""
     with contextlib.suppress(OSError):
-        lines = [line.split() for line in Path(f"/proc/{pid}/maps").read_text().splitlines() if "/dev/shm/" in line]
+        lines = [
+            line.split() for line in (PROC / f"{pid}/maps").read_text().splitlines() if f"{SHARED_MEMORY}/" in line
+        ]
         mapped = {int(inode) for _, _, _, _, inode, *_ in lines}
-        return {path for path in Path("/dev/shm").iterdir() if mapped and path.stat().st_ino in mapped}
+        return {path for path in names_in_shared_memory() if mapped and path.stat().st_ino in mapped}
     return set()
 
 
 def checksummed_specs() -> Unroll:
-    """A quarter of a megabyte: filling it takes long enough to be killed meanwhile."""
+    """An unroll of a quarter of a megabyte: a process that fills it can be killed half-way."""
     env = EnvSpec(ArraySpec((64, 64), "uint8"), ActionSpec((), (4,)))
     return unroll_specs(env, {"core": ArraySpec((8,), "float32")}, length=15, envs=4)
 
 
 def checksum(unroll: Unroll) -> int:
-    """Of all the bytes but the field that carries it."""
+    """A checksum of every field but `version`, which carries it."""
     value = 0
     for name, array in leaves(unroll._asdict()):
         value = value if name == "version" else zlib.crc32(array.tobytes(), value)
@@ -264,7 +277,7 @@ def checksum(unroll: Unroll) -> int:
 
 
 def fill_for_ever(ticket: Ticket) -> None:
-    """The actor's side: random bytes, and their checksum, into every unroll."""
+    """Send unrolls of random bytes with their checksum, until killed."""
     port = SharedMemoryActorPort(ticket, UnrollLayout(checksummed_specs()), 64)
     chance = np.random.default_rng()
     while True:
