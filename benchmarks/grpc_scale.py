@@ -21,7 +21,7 @@ import numpy as np
 
 from pronk.actors.base import Play
 from pronk.actors.gateway import COPIES, playing
-from pronk.config import available_cores, load_config
+from pronk.config import available_cores, load_config, resolve
 from pronk.layout import UnrollLayout
 from pronk.processes.freed_memory import keep_freed_memory
 from pronk.processes.interrupts import Interrupts
@@ -67,11 +67,11 @@ def report(options: argparse.Namespace, folder: Path) -> None:
             f"transport.compression={options.compression}",
             f"transport.max_actors={options.actors}",
         ],
-    ).resolved()
+    )
     parameters = Parameters(0, np.zeros(PARAMETERS_NBYTES, np.uint8))
     said: list[str] = []
     with Interrupts() as interrupts:
-        play = Play(config, layout, parameters, folder / "logs", 0, interrupts, said.append)
+        play = Play(resolve(config), layout, parameters, folder / "logs", 0, interrupts, said.append)
         with playing(play) as (port, watch):
             address = (folder / "address").read_text().strip()
             clients = start_clients(options, address)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from pronk.config import Config
+from pronk.config import ResolvedConfig
 from pronk.envs import VectorEnv, make_env
 from pronk.layout import UnrollLayout
 from pronk.networks import make_network
@@ -84,23 +84,20 @@ def check_finite(unroll: Unroll) -> None:
             raise FloatingPointError(f"environment {environment} returned {bad} in its {name}")
 
 
-def specs_for(config: Config, spec: EnvSpec, state_spec: Tree) -> Unroll:
+def specs_for(config: ResolvedConfig, spec: EnvSpec, state_spec: Tree) -> Unroll:
     """The shape of one actor's unroll."""
-    assert isinstance(config.actors.envs, int), "resolved"
     return unroll_specs(spec, state_spec, config.actors.unroll_length, config.actors.envs)
 
 
 @contextlib.contextmanager
 def make_actor(
-    config: Config, make_port: Callable[[UnrollLayout, int], ActorPort], index: int, life: int, generation: int
+    config: ResolvedConfig, make_port: Callable[[UnrollLayout, int], ActorPort], index: int, life: int, generation: int
 ) -> Iterator[Actor]:
     """An actor with its environments; leaving the block closes them.
 
     The same in every process and for every transport: both sides compute the layout from the configuration.
     """
-    assert isinstance(config.actors.envs, int), "resolved"
-    rank = config.learners.rank or 0
-    policy_seed, env_seeds = actor_seeds(config.run.seed, index, life, generation, config.actors.envs, rank)
+    policy_seed, env_seeds = actor_seeds(config.run.seed, index, life, generation, config.actors.envs, config.rank)
     env = make_env(config, config.actors.envs)
     try:
         network = make_network(env.spec, config.network)

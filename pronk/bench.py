@@ -18,7 +18,7 @@ import torch
 
 from pronk.actor import Actor, specs_for
 from pronk.batcher import Batcher
-from pronk.config import Config, available_cores
+from pronk.config import Config, ResolvedConfig, available_cores, resolve
 from pronk.envs import make_env
 from pronk.layout import UnrollLayout
 from pronk.learner import Learner, choose_device
@@ -36,17 +36,15 @@ WARM_UP_SECONDS = 3.0  # of the whole system, left out of its rate
 
 def measure(config: Config, seconds: float, say: Say) -> dict[str, Any]:
     """All figures in steps/s, but for `efficiency` (trained / limit) and `cores`."""
-    config = config.resolved()
     with own_failures("the environment"):
-        alone = measure_alone(config, seconds / 5)
+        alone = measure_alone(resolve(config), seconds / 5)
     limit = available_cores() / sum(1 / rate for rate in alone.values())
     trained = measure_whole(config, seconds, say)
     return {**alone, "limit": limit, "trained": trained, "efficiency": trained / limit, "cores": available_cores()}
 
 
-def measure_alone(config: Config, seconds: float) -> dict[str, float]:
+def measure_alone(config: ResolvedConfig, seconds: float) -> dict[str, float]:
     """Each part on one core, on data that it meets in training."""
-    assert isinstance(config.actors.envs, int), "resolved"
     torch.set_num_threads(1)
     keep_freed_memory()
     count, length = config.actors.envs, config.actors.unroll_length
@@ -59,7 +57,7 @@ def measure_alone(config: Config, seconds: float) -> dict[str, float]:
         port.publish(learner.parameters())
         actor = Actor(env, policy, port, list(range(count)))
         port.while_waiting = actor.advance
-        batch = Batcher(port, specs, config.columns, torch.device("cpu")).next()
+        batch = Batcher(port, specs, config.learner.batch_size, torch.device("cpu")).next()
         seen = env.reset(list(range(count)))
         observation = map_tree(np.array, seen.observation)
         action, _ = policy.act(observation, seen.first)
@@ -73,7 +71,9 @@ def measure_alone(config: Config, seconds: float) -> dict[str, float]:
         return {
             "env": rate(step, count, seconds),
             "inference": rate(lambda: policy.act(observation, seen.first), count, seconds),
-            "learner": rate(lambda: learner.step(batch.tensors, 1e-9, lambda: None), length * config.columns, seconds),
+            "learner": rate(
+                lambda: learner.step(batch.tensors, 1e-9, lambda: None), length * config.learner.batch_size, seconds
+            ),
         }
     finally:
         env.close()

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pronk.config import Config
+from pronk.config import ResolvedConfig
 from pronk.losses import make_loss
 from pronk.networks import make_network
 from pronk.optimisers import make_optimiser
@@ -29,7 +29,7 @@ class NonFinite(Failure):
 class Learner:
     """Learns from batches."""
 
-    def __init__(self, config: Config, spec: EnvSpec, device: torch.device) -> None:
+    def __init__(self, config: ResolvedConfig, spec: EnvSpec, device: torch.device) -> None:
         torch.manual_seed(learner_seed(config.run.seed))
         self.spec, self.device = spec, device
         self.network = make_network(spec, config.network).to(device)

@@ -9,11 +9,12 @@ from typing import Any
 import torch
 
 from pronk.actor import specs_for
-from pronk.config import Config, load_config, plain_yaml, validate
+from pronk.config import Config, ResolvedConfig, load_config, plain_yaml, record, resolve, validate
+from pronk.config.resolved import check_resolved
 from pronk.envs import probe_spec
 from pronk.layout import UnrollLayout
 from pronk.learner import Learner, choose_device
-from pronk.learners import Left, Place, find_place, following, leading, part_of, whole_run
+from pronk.learners import Left, Place, find_place, following, leading
 from pronk.processes.failures import own_failures, time_limit
 from pronk.processes.freed_memory import keep_freed_memory
 from pronk.runs.checkpoint import RunDirectory
@@ -21,7 +22,7 @@ from pronk.sinks import Sink
 from pronk.sinks.outside import check_sinks
 from pronk.training import Say, Training
 from pronk.transport.security import check_gateway
-from pronk.types import Failure, UserError
+from pronk.types import EnvSpec, Failure, UserError
 from pronk.watching import film_final
 
 
@@ -54,23 +55,27 @@ def train(
     place = find_place(config.learners)
     if place.rank > 0:
         return follow(place, say)
-    part, whole = part_of(config, place), whole_run(config, place)
     if resume and run_dir is None:
         raise UserError("resume needs run_dir: which run should go on?")
     if run_dir is not None and not resume:
         RunDirectory.refuse_used(Path(run_dir))
     check_sinks(config.run.sinks)
-    learner = learner_for(part, place)  # before anything is written: most mistakes in a configuration show here
-    refuse_more_than_memory(part, learner, place.count_here)
-    check_gateway(part.transport)
+    # All this is before anything is written: most mistakes in a configuration show here.
+    spec = spec_of(config)
+    resolved = resolve(config, place)
+    check_resolved(resolved)
+    learner = learner_for(resolved, spec, place)
+    refuse_more_than_memory(resolved, learner, place.count_here)
+    check_gateway(resolved.transport)
+    recorded = record(config, resolved)
     with leading(place, config.loss.reduction, say) as group:
         if resume:
             run = RunDirectory.open(Path(str(run_dir)))
         else:
-            run = RunDirectory.create(whole, Path(run_dir) if run_dir else None, name or config.env.id)
+            run = RunDirectory.create(recorded, Path(run_dir) if run_dir else None, name or config.env.id)
         with run.locked():
-            training = Training(part, run, learner, resume, say, group, whole)
-            group.invite({"config": whole.to_yaml(), "run": str(run.path)}, run.logs)
+            training = Training(resolved, recorded, run, learner, resume, say, group)
+            group.invite({"config": recorded.to_yaml(), "run": str(run.path)}, run.logs)
             summary = concluded(training.go(display))
     if config.run.video:
         film_final(run.path, say)
@@ -91,12 +96,15 @@ def follow(place: Place, say: Say) -> dict[str, Any]:
     """Be another learner than 0, which says what to learn, logs, and writes the checkpoints."""
     try:
         with following(place, say) as (group, welcome):
-            config = part_of(validate(plain_yaml.parse(welcome["config"])), place)
+            recorded = validate(plain_yaml.parse(welcome["config"]))
+            spec = spec_of(recorded)
+            resolved = resolve(recorded, place)
+            check_resolved(resolved)
             run = RunDirectory(Path(welcome["run"]))
             run.logs /= f"learner-{place.rank:03d}"
             run.logs.mkdir(parents=True, exist_ok=True)
-            learner = learner_for(config, place)
-            return concluded(Training(config, run, learner, False, group.say, group).go(None))
+            learner = learner_for(resolved, spec, place)
+            return concluded(Training(resolved, recorded, run, learner, False, group.say, group).go(None))
     except Left as left:  # before there was anything to do
         if left.outcome == "failed":
             raise Failure(left.message) from None
@@ -110,23 +118,26 @@ def concluded(summary: dict[str, Any]) -> dict[str, Any]:
     return summary
 
 
-def learner_for(config: Config, place: Place | None = None) -> Learner:
-    """A learner for the configured environment, with the configured share of the machine."""
-    assert isinstance(config.learner.threads, int), "resolved"
+def spec_of(config: Config | ResolvedConfig) -> EnvSpec:
+    """Make the configured environment once, to see its spaces. An environment that hangs or fails is reported."""
+    with own_failures("the environment"), time_limit(config.actors.timeout_seconds):
+        return probe_spec(config)
+
+
+def learner_for(config: ResolvedConfig, spec: EnvSpec, place: Place | None = None) -> Learner:
+    """Return a learner for the environment, with the configured share of the machine."""
     torch.set_num_threads(config.learner.threads)
     keep_freed_memory()
     device = choose_device(config.learner.device, place.rank_here if place else 0)
-    with own_failures("the environment"), time_limit(config.actors.timeout_seconds):
-        spec = probe_spec(config)
     with own_failures("the network or the loss"):
         return Learner(config, spec, device)
 
 
-def refuse_more_than_memory(config: Config, learner: Learner, learners: int = 1) -> None:
+def refuse_more_than_memory(config: ResolvedConfig, learner: Learner, learners: int = 1) -> None:
     """Say so before the machine does."""
     nbytes = UnrollLayout(specs_for(config, learner.spec, learner.network.state_spec)).nbytes
-    staged = 2 * max(1, config.columns // config.actors.envs)  # type: ignore[operator]
-    nbytes *= (config.actors.slots * config.actors.count + staged) * learners  # type: ignore[operator]
+    staged = 2 * max(1, config.learner.batch_size // config.actors.envs)
+    nbytes *= (config.actors.slots * config.actors.count + staged) * learners
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if nbytes > memory:
         raise UserError(

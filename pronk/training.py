@@ -28,7 +28,7 @@ import torch
 from pronk.actor import specs_for
 from pronk.actors import Play, playing
 from pronk.batcher import Batcher
-from pronk.config import Config
+from pronk.config import Config, ResolvedConfig
 from pronk.evaluation.evaluator import Evaluator
 from pronk.layout import UnrollLayout
 from pronk.learner import Learner, NonFinite
@@ -61,17 +61,17 @@ class Training:
 
     def __init__(
         self,
-        config: Config,
+        config: ResolvedConfig,
+        recorded: Config,
         run: RunDirectory,
         learner: Learner,
         resume: bool,
         say: Say,
         group: Group | None = None,
-        whole: Config | None = None,
     ) -> None:
-        """`config` is this learner's part of the `whole` run's, which is what gets written down."""
-        self._config, self._run, self._learner, self._say = config, run, learner, say
-        self._group, self._whole = group or Solo(), whole or config
+        """`config` is this learner's; `recorded` is that of the whole run, for config.yaml and the checkpoints."""
+        self._config, self._recorded, self._run, self._learner, self._say = config, recorded, run, learner, say
+        self._group = group or Solo()
         self._leads = self._group.rank == 0  # who writes
         self._broken: tuple[int, ...] = ()  # learners whose gradient was not a number
         self._metrics = Metrics(learner.spec.frames_per_step)
@@ -138,7 +138,7 @@ class Training:
             config, UnrollLayout(specs), learner.parameters(), self._run.logs, metrics.env_steps, interrupts, self._say
         )
         with playing(play) as (port, watch):
-            batcher = Batcher(port, specs, config.columns, learner.device, config.learner.passes)
+            batcher = Batcher(port, specs, config.learner.batch_size, learner.device, config.learner.passes)
             while (outcome := self._outcome()) is None:
                 interrupts.check()
                 with metrics.waiting():
@@ -203,7 +203,7 @@ class Training:
 
     def _facts(self) -> Facts:
         """What sinks outside are told of the run."""
-        return Facts(self._run.path.resolve().name, self._run.path, self._config.model_dump())
+        return Facts(self._run.path.resolve().name, self._run.path, self._recorded.model_dump())
 
     def _say_once(self, message: str) -> None:
         if message not in self._said:
@@ -222,7 +222,7 @@ class Training:
             "learner": self._learner.state(),
             "metrics": self._metrics.state(),
             "best": standing if best else self._best,
-            "config": self._whole.model_dump(),
+            "config": self._recorded.model_dump(),
         }
         try:
             self._saved = self._run.save(state, self._config.checkpoint.keep, best)
@@ -243,7 +243,7 @@ class Training:
         self._metrics.load_state(state["metrics"])
         self._best = tuple(state["best"])
         self._saved = self._run.saved()[-1]
-        self._run.go_on(self._whole, self._metrics.updates)
+        self._run.go_on(self._recorded, self._metrics.updates)
 
     def _keep_broken_batch(self, error: NonFinite) -> BrokenGradient:
         rank = self._group.rank

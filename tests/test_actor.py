@@ -12,7 +12,7 @@ import torch
 from scripted import Clock, TwoTasks
 
 from pronk.actor import Actor, make_actor, specs_for
-from pronk.config import Config
+from pronk.config import Config, ResolvedConfig, resolve
 from pronk.envs import make_env, probe_spec
 from pronk.envs.last_inputs import LastInputs
 from pronk.layout import UnrollLayout
@@ -26,13 +26,13 @@ from pronk.types import UserError
 ENVS, LENGTH = 2, 4
 
 
-def config_for(env: str, **kwargs: Any) -> Config:
+def config_for(env: str, **kwargs: Any) -> ResolvedConfig:
     sizes = {"actors.envs": ENVS, "actors.unroll_length": LENGTH, "learner.batch_size": ENVS}
-    return Config().replace({"env.id": env, "env.kwargs": kwargs, "network.hidden": [8], **sizes})
+    return resolve(Config().replace({"env.id": env, "env.kwargs": kwargs, "network.hidden": [8], **sizes}))
 
 
 @contextlib.contextmanager
-def acting(config: Config) -> Iterator[tuple[Actor, LocalTransport, Learner]]:
+def acting(config: ResolvedConfig) -> Iterator[tuple[Actor, LocalTransport, Learner]]:
     """An actor that plays whenever the learner waits."""
     learner = Learner(config, probe_spec(config), torch.device("cpu"))
     transport = LocalTransport(UnrollLayout(specs_for(config, learner.network.spec, learner.network.state_spec)))

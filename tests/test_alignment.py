@@ -12,7 +12,7 @@ from scripted import ACTIONS, NAMES, OBSERVATIONS, earned, fate
 
 from pronk.actor import make_actor, specs_for
 from pronk.actors import Play, playing
-from pronk.config import Config
+from pronk.config import Config, ResolvedConfig, resolve
 from pronk.envs import probe_spec
 from pronk.layout import UnrollLayout
 from pronk.learner import Learner
@@ -34,7 +34,7 @@ class Recording(NamedTuple):
     networks: dict[int, Network]
 
 
-def config_for(**changes: Any) -> Config:
+def asked_for(**changes: Any) -> Config:
     return Config().replace(
         {
             "network.hidden": [16],
@@ -52,7 +52,11 @@ def config_for(**changes: Any) -> Config:
     )
 
 
-def opinionated_learner(config: Config) -> Learner:
+def config_for(**changes: Any) -> ResolvedConfig:
+    return resolve(asked_for(**changes))
+
+
+def opinionated_learner(config: ResolvedConfig) -> Learner:
     """With weights so large that every input, and the memory, makes a difference to every probability."""
     learner = Learner(config, probe_spec(config), torch.device("cpu"))
     shake(learner)
@@ -85,7 +89,7 @@ def recording(request, tmp_path_factory) -> Recording:
     )
     learner = opinionated_learner(config)
     specs = specs_for(config, learner.network.spec, learner.network.state_spec)
-    run = RunDirectory.create(config, tmp_path_factory.mktemp("run") / "here", "here")
+    run = RunDirectory.create(asked_for(), tmp_path_factory.mktemp("run") / "here", "here")
     networks, received = {}, []
     layout = UnrollLayout(specs)
     play = Play(config, layout, learner.parameters(), run.logs, GENERATION, Interrupts(), pytest.fail)
@@ -268,7 +272,7 @@ def test_pi_is_mu_before_any_update_in_every_space(observation, action, masked, 
                     assert allowed.all()
 
 
-def places(action: np.ndarray, config: Config) -> np.ndarray:
+def places(action: np.ndarray, config: ResolvedConfig) -> np.ndarray:
     """Where in the mask each chosen option lies."""
     choices = np.array(probe_spec(config).action.choices)
     return action.reshape(LENGTH, ENVS, -1) + np.cumsum(choices) - choices

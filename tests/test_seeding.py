@@ -5,7 +5,7 @@ import numpy as np
 from scripted import Sampled
 
 from pronk.actor import make_actor, specs_for
-from pronk.config import Config
+from pronk.config import Config, resolve
 from pronk.envs import make_env, probe_spec
 from pronk.layout import UnrollLayout
 from pronk.learner import Learner, choose_device
@@ -42,16 +42,15 @@ def test_seeds_are_the_same_every_time():
 
 def unrolls(actor: int = 0, life: int = 0, generation: int = 0, **changes: Any) -> list[Unroll]:
     """What one actor plays first, by fixed weights of seed 1."""
-    config = Config().replace(
-        {
-            "env.id": "CartPole-v1",
-            "env.vectorization": "sync",
-            "network.hidden": [8],
-            "actors.envs": ENVS,
-            "learner.batch_size": ENVS,
-            **{path.replace("__", "."): value for path, value in changes.items()},
-        }
-    )
+    settings = {
+        "env.id": "CartPole-v1",
+        "env.vectorization": "sync",
+        "network.hidden": [8],
+        "actors.envs": ENVS,
+        "learner.batch_size": ENVS,
+        **{path.replace("__", "."): value for path, value in changes.items()},
+    }
+    config = resolve(Config().replace(settings))
     learner = Learner(config.replace({"run.seed": 1}), probe_spec(config), choose_device("cpu"))
     transport = LocalTransport(UnrollLayout(specs_for(config, learner.network.spec, learner.network.state_spec)))
     transport.publish(learner.parameters())
@@ -92,7 +91,7 @@ def test_each_environment_gets_the_seed_meant_for_it():
 
 
 def test_initial_weights_come_from_the_seed():
-    config = Config()
+    config = resolve(Config())
     blocks = [
         Learner(config.replace({"run.seed": seed}), probe_spec(config), choose_device("cpu"))
         .parameters()

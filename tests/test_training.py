@@ -13,9 +13,9 @@ from processes import read_metrics
 
 from pronk import training
 from pronk.actors import Play
-from pronk.config import load_config
+from pronk.config import load_config, resolve
 from pronk.runs.checkpoint import RunDirectory
-from pronk.starting import learner_for
+from pronk.starting import learner_for, spec_of
 from pronk.transport.local import LocalTransport
 from pronk.types import Parameters
 
@@ -72,9 +72,11 @@ def test_lag_is_the_version_that_is_updated_minus_the_one_that_played(
     ending = ("run.stop_return=null", f"run.total_steps={STEPS * len(versions) // 2}")
     every_update = "run.log_every_seconds=1e-9"
     settings = [*SIZES, *ending, every_update, f"learner.passes={passes}", "transport=local"]
-    config = load_config("catch", settings).resolved()
+    config = load_config("catch", settings)
     run = RunDirectory.create(config, tmp_path / "run", "lag")
-    summary = training.Training(config, run, learner_for(config), False, pytest.fail).go(None)
+    resolved = resolve(config)
+    learner = learner_for(resolved, spec_of(config))
+    summary = training.Training(resolved, config, run, learner, False, pytest.fail).go(None)
     assert (summary["outcome"], summary["updates"]) == ("finished", len(means))
     assert [line["policy_lag"] for line in read_metrics(run.path)] == means
     assert json.loads(run.lag.read_text())["columns"] == columns

@@ -43,13 +43,13 @@ def play(job: dict[str, Any]) -> None:
     import torch
 
     from pronk.actor import make_actor
-    from pronk.config import plain_yaml, validate
+    from pronk.config import ResolvedConfig
     from pronk.layout import UnrollLayout
     from pronk.processes.freed_memory import keep_freed_memory
     from pronk.transport.shared_memory import SharedMemoryActorPort, Ticket
     from pronk.types import UserError
 
-    config = validate(plain_yaml.parse(job["config"]))
+    config = ResolvedConfig.from_yaml(job["config"])
     torch.set_num_threads(config.actors.threads)
     keep_freed_memory()
     ticket = Ticket(**job["ticket"])

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
-from pronk.config import Config
+from pronk.config import ResolvedConfig
 from pronk.config.named import find
 from pronk.layout import UnrollLayout
 from pronk.processes.interrupts import Interrupts
@@ -23,7 +23,7 @@ class ActorFailed(Failure):
 class Play:
     """What a launcher needs to set actors playing."""
 
-    config: Config
+    config: ResolvedConfig
     layout: UnrollLayout
     parameters: Parameters
     """To begin with."""

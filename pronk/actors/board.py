@@ -44,7 +44,6 @@ class Board:
     """Where a launcher shows its actors, about once a second."""
 
     def __init__(self, play: Play) -> None:
-        assert isinstance(play.config.actors.envs, int), "resolved"
         self._path = play.logs / "actors.json"
         self._steps_per_unroll = play.config.actors.envs * play.config.actors.unroll_length
         self._shown_at = 0.0

@@ -13,8 +13,6 @@ class Crowd:
     """Told how many play; says so when it changes, and when the learner waits for more than there are."""
 
     def __init__(self, play: Play) -> None:
-        assert isinstance(play.config.actors.count, int), "resolved"
-        assert isinstance(play.config.actors.envs, int), "resolved"
         self._say, self._slots = play.say, play.config.actors.slots
         over_grpc = play.config.transport.name == "grpc"
         self._own, self._in_memory = (play.config.actors.count, 0) if over_grpc else (0, play.config.actors.count)

@@ -20,7 +20,7 @@ from pronk.actors.base import Play, Watch
 from pronk.actors.board import ActorState
 from pronk.actors.crowd import Crowd
 from pronk.actors.local import LocalLauncher
-from pronk.config import Config
+from pronk.config import ResolvedConfig
 from pronk.processes import child
 from pronk.transport import LearnerPort
 from pronk.transport.security import Pass, learner_pass
@@ -40,7 +40,6 @@ COPIES = 3  # of an unroll that the gateway may hold at worst: as gRPC received 
 @contextlib.contextmanager
 def playing(play: Play) -> Iterator[tuple[LearnerPort, Watch]]:
     """The learner's own actors, if any, and a door for others."""
-    assert isinstance(play.config.actors.count, int), "resolved"
     actors, own_over_grpc = play.config.actors, play.config.transport.name == "grpc"
     most = max_actors(play.config, play.layout.nbytes) + (play.config.actors.count if own_over_grpc else 0)
     in_memory = 0 if own_over_grpc else play.config.actors.count
@@ -65,7 +64,7 @@ def playing(play: Play) -> Iterator[tuple[LearnerPort, Watch]]:
         yield port, watch
 
 
-def max_actors(config: Config, nbytes: int) -> int:
+def max_actors(config: ResolvedConfig, nbytes: int) -> int:
     """Of other machines, at a time."""
     if config.transport.address is None:
         return 0
@@ -90,7 +89,6 @@ class GatewayLauncher:
     def __init__(self, play: Play, transport: SharedMemoryTransport, number: int, most: int) -> None:
         self._play, self._transport, self._number, self._most = play, transport, number, most
         settings = play.config.transport
-        assert isinstance(play.config.actors.count, int), "resolved"
         self._own = play.config.actors.count  # numbered before all others
         self._address = settings.address or LOOPBACK
         # The learner's own actors come in plain text from this machine, whatever others must show.
@@ -106,7 +104,7 @@ class GatewayLauncher:
         self._started_at = self._due = 0.0
         self.crowd = Crowd(play)
         self._log = play.logs / "gateway.log"
-        self._address_file = (play.logs if play.config.learners.rank else play.logs.parent) / "address"
+        self._address_file = (play.logs if play.config.rank else play.logs.parent) / "address"
 
     def __enter__(self) -> GatewayLauncher:
         return self

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pronk.config import Config, plain_yaml, validate
+from pronk.config import ResolvedConfig
 from pronk.layout import UnrollLayout
 from pronk.processes.failures import own_failures
 from pronk.processes.freed_memory import keep_freed_memory
@@ -62,7 +62,7 @@ class Joining:
         from pronk.actor import make_actor
 
         welcome = connection.welcome
-        config = validate(plain_yaml.parse(welcome["config"]), f"the configuration from {self.address}")
+        config = ResolvedConfig.from_yaml(welcome["config"], f"the configuration from {self.address}")
         torch.set_num_threads(config.actors.threads)
         ports: list[GrpcActorPort] = []
 
@@ -94,9 +94,8 @@ class Joining:
             connection.close((str(error).splitlines() or [type(error).__name__])[-1])
             raise
 
-    def _play_on(self, actor: Actor, config: Config) -> None:
+    def _play_on(self, actor: Actor, config: ResolvedConfig) -> None:
         """Until the connection ends."""
-        assert isinstance(config.actors.envs, int), "resolved"
         began = time.monotonic()
         with contextlib.suppress(Closed):
             while True:
@@ -139,7 +138,7 @@ def check_same(layout: UnrollLayout, nbytes: int, welcome: dict[str, Any]) -> No
         raise UserError(f"the network here has {nbytes:,} bytes, the learner's {welcome['parameters_nbytes']:,}")
 
 
-def describe(config: Config) -> str:
+def describe(config: ResolvedConfig) -> str:
     """What is played, in a few words."""
     game = f" {config.env.game}" if config.env.game else ""
     return f"{config.env.id}{game}, {config.actors.envs} environments, unrolls of {config.actors.unroll_length} steps"

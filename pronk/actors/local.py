@@ -33,7 +33,6 @@ CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE, signal.
 @contextlib.contextmanager
 def playing(play: Play) -> Iterator[tuple[LearnerPort, Watch]]:
     """`actors.count` processes over shared memory."""
-    assert isinstance(play.config.actors.count, int), "resolved"
     nbytes = play.parameters.block.nbytes
     port = SharedMemoryTransport(play.layout, nbytes, play.config.actors.count, play.config.actors.slots)
     port.publish(play.parameters)
@@ -87,7 +86,6 @@ class LocalLauncher:
 
     def __init__(self, play: Play, transport: Tickets, guests: Callable[[], list[ActorState]] = list) -> None:
         """`guests`: actors that others look after, to be shown beside these."""
-        assert isinstance(play.config.actors.count, int), "resolved"
         self._play, self._settings, self._transport = play, play.config.actors, transport
         self._workers = [Worker(index) for index in range(play.config.actors.count)]
         self._guests, self._watched = guests, 0.0

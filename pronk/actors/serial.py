@@ -17,7 +17,6 @@ from pronk.transport.local import LocalTransport
 @contextlib.contextmanager
 def playing(play: Play) -> Iterator[tuple[LearnerPort, Watch]]:
     """`actors.count` actors over the local transport."""
-    assert isinstance(play.config.actors.count, int), "resolved"
     port = LocalTransport(play.layout)
     port.publish(play.parameters)
     with contextlib.ExitStack() as stack:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from pronk.cli.shell import app, err, out, warn
-from pronk.config.config import read_yaml
+from pronk.config import read_yaml
 from pronk.types import UserError
 
 

@@ -11,8 +11,8 @@ import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from pronk.config.config import FOREIGN_KEYS, assign, validate
 from pronk.config.errors import nearest
+from pronk.config.loading import FOREIGN_KEYS, assign, validate
 from pronk.types import UserError
 
 ENVS_PER_ACTOR = 16  # to aim at: fewer processes with more environments each do the same work in less time

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from pronk.config import Config
+from pronk.config import Config, ResolvedConfig
 from pronk.config.named import find
 from pronk.types import Array, EnvSpec, Step, Tree
 
@@ -46,14 +46,14 @@ TABLE = {
 GYMNASIUM = "pronk.envs.gymnasium_vector:make"
 
 
-def make_env(config: Config, count: int) -> VectorEnv:
+def make_env(config: Config | ResolvedConfig, count: int) -> VectorEnv:
     """The configured environments, with the extra inputs that the configured network asks for."""
     name = config.env.id
     make: Callable[[Any, int], VectorEnv] = find("environment", name if name in TABLE else GYMNASIUM, TABLE)
     return with_extra_inputs(make(config.env, count), config)
 
 
-def with_extra_inputs(env: VectorEnv, config: Config) -> VectorEnv:
+def with_extra_inputs(env: VectorEnv, config: Config | ResolvedConfig) -> VectorEnv:
     """The environment, also telling its last action or reward where the network wants to see them."""
     if config.network.last_action or config.network.last_reward:
         from pronk.envs.last_inputs import LastInputs
@@ -62,7 +62,7 @@ def with_extra_inputs(env: VectorEnv, config: Config) -> VectorEnv:
     return env
 
 
-def probe_spec(config: Config) -> EnvSpec:
+def probe_spec(config: Config | ResolvedConfig) -> EnvSpec:
     """The spec of the configured environment, from a single one that is made and closed again."""
     if config.env.vectorization == "async":
         config = config.replace({"env.vectorization": "sync"})  # one environment needs no process of its own

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 import numpy as np
 
-from pronk.config import Config, EnvConfig
+from pronk.config import EnvConfig, ResolvedConfig
 from pronk.config.named import find
 from pronk.envs.atari import AtariVector
 from pronk.envs.base import VectorEnv, with_extra_inputs
@@ -39,7 +39,7 @@ class Filmed(NamedTuple):
     """Steps per second at which it is natural to watch."""
 
 
-def make_filmed(config: Config, count: int) -> Filmed:
+def make_filmed(config: ResolvedConfig, count: int) -> Filmed:
     """The configured environments, in this process, with pictures where they can be drawn."""
     makers = {"catch": filmed_catch, "atari": filmed_atari}
     filmed = makers.get(config.env.id, filmed_gymnasium)(config.env, count)

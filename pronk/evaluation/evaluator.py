@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from pronk.config import Config
+from pronk.config import ResolvedConfig
 from pronk.processes import child
 from pronk.processes.interrupts import Interrupted, Interrupts
 from pronk.runs import json_lines
@@ -36,7 +36,9 @@ FIRST_PAUSE, LAST_PAUSE = 0.1, 60.0  # seconds, before it is started again
 class Evaluator:
     """A process that evaluates checkpoints, and what comes of it. A `with` block: leaving it leaves no process."""
 
-    def __init__(self, config: Config, run: RunDirectory, sinks: Sequence[Sink], say: Callable[[str], None]) -> None:
+    def __init__(
+        self, config: ResolvedConfig, run: RunDirectory, sinks: Sequence[Sink], say: Callable[[str], None]
+    ) -> None:
         self._config, self._settings, self._run, self._say = config, config.evaluation, run, say
         self._sinks = [sink for sink in sinks if isinstance(sink, EvaluationSink)]
         self._log = run.logs / "evaluator.log"

@@ -68,19 +68,16 @@ def serve(job: dict[str, Any]) -> None:
     """Evaluate checkpoint after checkpoint, always with the same episodes: what changes is the agent."""
     import torch
 
-    from pronk.config import plain_yaml, validate
+    from pronk.config import ResolvedConfig
     from pronk.envs import make_env
-    from pronk.evaluation.playing import how_many_envs
     from pronk.seeding import BESIDE_TRAINING, evaluation_seeds
 
     torch.set_num_threads(1)
-    config = validate(plain_yaml.parse(job["config"]))
+    config = ResolvedConfig.from_yaml(job["config"])
     settings = config.evaluation
-    auto = how_many_envs(config, settings.episodes)
-    count = auto if settings.envs == "auto" else min(settings.envs, settings.episodes)
-    seeds = evaluation_seeds(settings.seed, count, BESIDE_TRAINING)
+    seeds = evaluation_seeds(settings.seed, settings.envs, BESIDE_TRAINING)
     tell(job, alive=True)
-    env = make_env(config, count)
+    env = make_env(config, settings.envs)
     try:
         tell(job, alive=True)
         for line in sys.stdin.buffer:

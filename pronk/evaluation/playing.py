@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from pronk.config import Config, validate
+from pronk.config import ResolvedConfig, resolve, validate
+from pronk.config.resolved import evaluation_envs
 from pronk.envs import make_env
 from pronk.envs.last_inputs import LastInputs
 from pronk.evaluation.atari_scores import human_normalised
@@ -20,8 +21,6 @@ from pronk.processes.failures import own_failures
 from pronk.runs.checkpoint import BEST, RunDirectory, find_run, load_checkpoint
 from pronk.seeding import evaluation_seeds
 from pronk.types import EnvSpec, UserError
-
-MOST_ENVS = 64
 
 
 class Evaluation(NamedTuple):
@@ -58,7 +57,7 @@ def evaluate(
     if seed < 0:
         raise UserError(f"--seed: {seed} does not fit: at least 0")
     state = checkpoint_of(find_run(str(run)), best)
-    config = validate(state["config"])
+    config = resolve(validate(state["config"]))
     torch.set_num_threads(1)
     count = how_many_envs(config, episodes)
     policy_seed, env_seeds = evaluation_seeds(seed, count)
@@ -72,10 +71,9 @@ def evaluate(
         env.close()
 
 
-def how_many_envs(config: Config, episodes: int) -> int:
+def how_many_envs(config: ResolvedConfig, episodes: int) -> int:
     """One for each episode, within reason; where each is a process, no more than an actor has."""
-    most = config.actors.envs if config.env.vectorization == "async" else MOST_ENVS
-    return min(episodes, int(most))
+    return min(episodes, evaluation_envs(config.env, config.actors.envs))
 
 
 def play_episodes(
@@ -100,7 +98,7 @@ def play_episodes(
 class Player:
     """A trained policy for one environment: raw observation in, the environment's own action out."""
 
-    def __init__(self, config: Config, state: dict[str, Any], deterministic: bool, seed: int) -> None:
+    def __init__(self, config: ResolvedConfig, state: dict[str, Any], deterministic: bool, seed: int) -> None:
         self._env = make_env(config.replace({"env.vectorization": "auto"}), 1)
         self._env.close()  # only its translations between spaces and arrays are used
         self._policy = restored_policy(config, self._env.spec, state, 1, seed, deterministic)
@@ -125,7 +123,7 @@ class Player:
 def load(run: str | Path, *, deterministic: bool = False, best: bool = False, seed: int = 1) -> Player:
     """The policy of a run, ready to act."""
     state = checkpoint_of(find_run(str(run)), best)
-    return Player(validate(state["config"]), state, deterministic, seed)
+    return Player(resolve(validate(state["config"])), state, deterministic, seed)
 
 
 def checkpoint_of(run: RunDirectory, best: bool) -> dict[str, Any]:
@@ -139,13 +137,13 @@ def checkpoint_of(run: RunDirectory, best: bool) -> dict[str, Any]:
 
 
 def restored_policy(
-    config: Config, spec: EnvSpec, state: dict[str, Any], count: int, seed: int, deterministic: bool
+    config: ResolvedConfig, spec: EnvSpec, state: dict[str, Any], count: int, seed: int, deterministic: bool
 ) -> Policy:
     """A policy with a checkpoint's weights."""
     return Policy(restored_network(config, spec, state), count, seed, deterministic)
 
 
-def restored_network(config: Config, spec: EnvSpec, state: dict[str, Any]) -> Network:
+def restored_network(config: ResolvedConfig, spec: EnvSpec, state: dict[str, Any]) -> Network:
     """A network with a checkpoint's weights."""
     network = make_network(spec, config.network)
     try:

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from pronk import __version__
-from pronk.config import Config, validate
+from pronk.config import ResolvedConfig, resolve, validate
 from pronk.envs import VectorEnv, make_env
 from pronk.envs.last_inputs import LastInputs
 from pronk.evaluation.playing import checkpoint_of, restored_network
@@ -53,7 +53,7 @@ def export(run: str | Path, to: str = "onnx", out: str | Path | None = None, *, 
     check_format(to)
     directory = find_run(str(run))
     state = checkpoint_of(directory, best)
-    config = validate(state["config"])
+    config = resolve(validate(state["config"]))
     torch.set_num_threads(1)
     with own_failures("the environment"):
         env = make_env(in_one_process(config), ENVS)
@@ -202,12 +202,12 @@ def less_likely(logits: np.ndarray, choice: np.ndarray, policy: PlainPolicy) -> 
     return np.stack(gaps)
 
 
-def in_one_process(config: Config) -> Config:
+def in_one_process(config: ResolvedConfig) -> ResolvedConfig:
     """A few environments for a moment need no processes of their own."""
     return config.replace({"env.vectorization": "sync"}) if config.env.vectorization == "async" else config
 
 
-def described(policy: PlainPolicy, config: Config, steps: int) -> str:
+def described(policy: PlainPolicy, config: ResolvedConfig, steps: int) -> str:
     """All that a user of the file needs to know, as JSON."""
 
     def arrays(specs: dict[str, ArraySpec]) -> dict[str, Any]:

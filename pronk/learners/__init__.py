@@ -1,7 +1,7 @@
 """SEAM: how learners act as one. `base.py` has the protocol; `place.py` says which learner this process is."""
 
 from pronk.learners.base import Group, Left, Share, Solo, following, leading
-from pronk.learners.place import Place, find_place, part_of, place_in, whole_run
+from pronk.learners.place import Place, find_place, place_in
 
 __all__ = [
     "Group",
@@ -12,7 +12,5 @@ __all__ = [
     "find_place",
     "following",
     "leading",
-    "part_of",
     "place_in",
-    "whole_run",
 ]

@@ -1,4 +1,4 @@
-"""Which learner this process is, and which part of the run is its own."""
+"""Which learner this process is, and where learner 0 is to be found."""
 
 from __future__ import annotations
 
@@ -10,20 +10,15 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from pronk.config import Config, assign, available_cores, plain_yaml, validate
+from pronk.config import Rank, assign, plain_yaml
 from pronk.config.knobs import LearnersConfig
 from pronk.types import UserError
 
 
 @dataclass(frozen=True)
-class Place:
-    """Which learner of how many."""
+class Place(Rank):
+    """Which learner of how many, and where learner 0 is."""
 
-    rank: int = 0
-    count: int = 1
-    rank_here: int = 0
-    """Among the learners of this machine."""
-    count_here: int = 1
     host: str = ""
     """Of learner 0. Empty: this process starts the others."""
     port: int = 0
@@ -85,52 +80,3 @@ def address_of(settings: LearnersConfig, environment: Mapping[str, str], rank: i
     if not host or not colon or not port.isdigit() or not 0 < int(port) < 65536:
         raise UserError(f"{key} must be HOST:PORT, such as learners.address=10.0.0.1:29500")
     return host.strip("[]"), int(port)
-
-
-def part_of(config: Config, place: Place) -> Config:
-    """The configuration of one learner: its own actors, its share of this machine's cores; every `auto` resolved.
-
-    `learner.batch_size` stays that of all; `Config.columns` is one learner's.
-    """
-    if place.count == 1:
-        return config.resolved()
-    actors = config.actors.count
-    serial = config.transport.name == "local"
-    cores = available_cores()
-    if actors == "auto":
-        dealt = 1 if serial else deal(cores, place.count_here, place.rank_here)
-        here = max(cores, place.count_here)
-    else:
-        dealt = deal(actors, place.count, place.rank)
-        here = dealt * place.count_here
-    threads = 1 if serial else max(1, (cores - here) // place.count_here)
-    tree = config.model_dump()
-    assign(tree, "learners", {"count": place.count, "rank": place.rank})
-    assign(tree, "actors.count", dealt)
-    assign(tree, "transport.address", port_of_its_own(config.transport.address, place.rank_here))
-    assign(tree, "evaluation.enabled", config.evaluation.enabled and place.rank == 0)
-    assign(tree, "learner.threads", threads if config.learner.threads == "auto" else config.learner.threads)
-    return validate(tree).resolved()
-
-
-def whole_run(config: Config, place: Place) -> Config:
-    """The configuration to write down: not this learner's part, and not where it ran."""
-    resolved = config.resolved() if place.count == 1 else part_of(config, place)
-    tree = resolved.model_dump()
-    assign(tree, "learners", {"count": config.learners.count})
-    if place.count > 1:
-        assign(tree, "actors.count", config.actors.count)
-        assign(tree, "transport.address", config.transport.address)
-        assign(tree, "learner.threads", config.learner.threads)
-    return validate(tree)
-
-
-def deal(things: int, among: int, index: int) -> int:
-    """As evenly as possible, and everybody gets at least one, if there are any."""
-    return max(min(1, things), things // among + (index < things % among))
-
-
-def port_of_its_own(address: str | None, index: int) -> str | None:
-    """Where actors join the `index`-th learner of this machine: one port further for each."""
-    host, _, port = (address or "").rpartition(":")
-    return f"{host}:{int(port) + index}" if port.isdigit() and int(port) else address

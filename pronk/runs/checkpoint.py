@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pronk.config.config import Config, read_yaml, validate
+from pronk.config import Config, read_yaml, validate
 from pronk.runs.reading import RUNS, find_run_path, require_run
 from pronk.runs.json_lines import plain
 from pronk.types import UserError

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from pronk.runs import json_lines
-from pronk.config.config import Config, read_yaml
+from pronk.config import Config, read_yaml
 from pronk.config.errors import nearest
 from pronk.types import UserError
 

@@ -26,11 +26,11 @@ from processes import (
 import pronk
 from pronk.actor import specs_for
 from pronk.actors import Play, local, playing
-from pronk.config import load_config
+from pronk.config import load_config, resolve
 from pronk.layout import UnrollLayout
 from pronk.processes.interrupts import Interrupts
 from pronk.runs.checkpoint import RunDirectory
-from pronk.starting import learner_for
+from pronk.starting import learner_for, spec_of
 from pronk.transport import LearnerPort
 
 ONE_ACTOR = ("actors.count=1", "actors.envs=2", "learner.batch_size=2", "run.total_steps=1e9")
@@ -157,10 +157,11 @@ def say(message: str) -> None:
 @contextlib.contextmanager
 def at_play(path: Path, name: str, *overrides: str) -> Iterator[LearnerPort]:
     """The port of a learner that does not learn, with one real actor."""
-    config = load_config(name, [*ONE_ACTOR, *overrides]).resolved()
-    learner = learner_for(config)
+    asked = load_config(name, [*ONE_ACTOR, *overrides])
+    config = resolve(asked)
+    learner = learner_for(config, spec_of(config))
     specs = specs_for(config, learner.spec, learner.network.state_spec)
-    run = RunDirectory.create(config, path, "here")
+    run = RunDirectory.create(asked, path, "here")
     play = Play(config, UnrollLayout(specs), learner.parameters(), run.logs, 0, Interrupts(), say)
     with playing(play) as (port, _):
         yield port

@@ -9,7 +9,7 @@ import own_parts
 import pytest
 
 import pronk.cli
-from pronk.config import load_config, preset_names
+from pronk.config import load_config, preset_names, record, resolve
 from pronk.runs.checkpoint import RunDirectory, load_checkpoint
 from pronk.starting import train
 from pronk.types import UserError
@@ -345,7 +345,7 @@ def test_every_actor_process_has_a_log(shared, local):
 
 def test_the_configuration_of_a_run_is_resolved_and_loads_again(finished):
     config = load_config(finished / "config.yaml")
-    assert config == config.resolved()
+    assert config == record(config, resolve(config))
     assert isinstance(config.actors.count, int)
     assert config.run.total_steps == 3200
     assert load_checkpoint(finished / "checkpoints" / "best.pt")["config"] == config.model_dump()

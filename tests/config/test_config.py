@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pronk.config import Config, available_cores, load_config, preset_names, validate
+from pronk.config import Config, load_config, preset_names, validate
 from pronk.config.plain_yaml import parse
 from pronk.types import UserError
 
@@ -37,14 +37,6 @@ def test_a_preset_survives_being_written_and_read(name, tmp_path):
     file.write_text(config.to_yaml())
     assert load_config(file) == config
     assert load_config(str(file), ["run.seed=9"]) == load_config(name, ["run.seed=9"])
-
-
-@pytest.mark.parametrize("name", preset_names())
-def test_what_was_resolved_survives_too(name, tmp_path):
-    config = load_config(name).resolved()
-    file = tmp_path / "copy.yaml"
-    file.write_text(config.to_yaml())
-    assert load_config(file) == config
 
 
 texts = st.text(st.characters(exclude_categories=["Cc", "Cs", "Zl", "Zp"]), max_size=8)
@@ -279,51 +271,7 @@ def test_what_is_no_preset_at_all_is_told_what_there_is():
     assert "pronk presets" in mistake("xyzzy")
 
 
-# ---- auto
-
-
-@pytest.mark.parametrize(
-    ("batch", "envs"), [(16, 16), (32, 16), (64, 16), (8, 16), (4, 16), (1, 16), (10, 10), (24, 24), (7, 7)]
-)
-def test_auto_environments_fit_the_batch(batch, envs):
-    assert load_config("catch", [f"learner.batch_size={batch}"]).resolved().actors.envs == envs
-
-
-def test_auto_actors_take_the_cores():
-    config = load_config("catch").resolved()
-    assert (config.actors.count, config.learner.threads) == (available_cores(), 1)
-    assert load_config("catch", ["actors.count=1"]).resolved().learner.threads == max(1, available_cores() - 1)
-
-
-def test_one_process_has_one_actor_and_one_thread():
-    config = load_config("catch", ["transport=local"]).resolved()
-    assert (config.actors.count, config.learner.threads) == (1, 1)
-
-
-def test_a_value_network_is_separate_where_there_is_no_core():
-    assert load_config("catch").resolved().network.separate_value is True
-    assert load_config("catch", ["network.core=lstm"]).resolved().network.separate_value is False
-
-
-def test_what_the_user_set_stays():
-    chosen = {"actors.count": 3, "actors.envs": 4, "learner.threads": 2, "network.separate_value": False}
-    config = load_config("catch", [f"{key}={value}" for key, value in chosen.items()]).resolved()
-    assert {key: value_at(config, key) for key in chosen} == chosen
-
-
-def test_resolving_leaves_nothing_open_but_what_a_run_must_find_out():
-    config = load_config("catch").resolved()
-    tree = config.model_dump(exclude={"description"})
-    open_keys = [f"{section}.{key}" for section in tree for key in tree[section] if tree[section][key] == "auto"]
-    assert open_keys == [
-        "env.vectorization",
-        "learner.device",
-        "learners.count",
-        "transport.max_actors",
-        "launch.learner_gpus",
-        "evaluation.envs",
-    ]
-    assert config.resolved() == config
+# ---- copies
 
 
 def test_a_configuration_cannot_be_changed_in_place():

@@ -12,7 +12,8 @@ import pytest
 import yaml
 from processes import command_line
 
-from pronk.config import load_config, validate
+from pronk.config import load_config, resolve, validate
+from pronk.config.resolved import check_resolved
 from pronk.config.xingtian import NO_COUNTERPART, convert, envs_per_actor, flat
 from pronk.types import UserError
 
@@ -232,7 +233,7 @@ def test_environments_are_shared_out_evenly(total: int, batch: int) -> None:
     count = max(1, round(total / envs))
     assert abs(envs * count - total) <= 0.1 * total
     config = {"actors": {"count": count, "envs": envs, "slots": 64}, "learner": {"batch_size": batch}}
-    validate(config).resolved()
+    check_resolved(resolve(validate(config)))
 
 
 # ---- the command

@@ -8,8 +8,9 @@ import pytest
 from processes import SIZES, STEPS_PER_UPDATE, assert_monotone, command_line, read_metrics, read_summary
 from test_serial_determinism import same
 
+from pronk.config import resolve
 from pronk.runs.checkpoint import RunDirectory
-from pronk.starting import learner_for
+from pronk.starting import learner_for, spec_of
 from pronk.training import Training
 
 SERIAL = (
@@ -47,9 +48,10 @@ def test_state_is_restored_bit_for_bit(optimiser: str, tmp_path: Path) -> None:
     before = run.restore()[0]
     assert all(tensor.any() for tensor in before["learner"]["optimiser"].values())
     config = run.load_config()
-    learner = learner_for(config)
+    resolved = resolve(config)
+    learner = learner_for(resolved, spec_of(config))
     assert not same(learner.state()["network"], before["learner"]["network"])
-    Training(config, run, learner, resume=True, say=print)
+    Training(resolved, config, run, learner, resume=True, say=print)
     for part in ("network", "optimiser", "version", "random"):
         assert same(learner.state()[part], before["learner"][part])
 

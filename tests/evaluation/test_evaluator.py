@@ -16,7 +16,8 @@ import torch
 from processes import Ended, Training, command_line, read_summary, refuse
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from pronk.config import load_config
+from pronk.config import load_config, resolve
+from pronk.config.resolved import check_resolved
 from pronk.evaluation.evaluator import Evaluator
 from pronk.evaluation.evaluator_process import NICENESS
 from pronk.processes.interrupts import Interrupts
@@ -208,11 +209,11 @@ class Bench:
     """An evaluator without a process, a run directory, and what was said."""
 
     def __init__(self, path: Path, *overrides: str, evaluations: Path | None = None) -> None:
-        self.config = load_config("catch", ["evaluation=true", *overrides]).resolved()
+        self.config = load_config("catch", ["evaluation=true", *overrides])
         self.run = RunDirectory(path) if path.exists() else RunDirectory.create(self.config, path, "here")
         self.said: list[str] = []
         sinks = [JsonLines(self.run.metrics, evaluations or self.run.evaluations)]
-        self.evaluator = Evaluator(self.config, self.run, sinks, self.said.append)
+        self.evaluator = Evaluator(resolve(self.config), self.run, sinks, self.said.append)
 
     def save(self, steps: int) -> Path:
         return self.run.save({"metrics": {"env_steps": steps}, "weights": torch.ones(3) * steps}, keep=1)
@@ -320,4 +321,4 @@ def test_evaluations_meet_no_episode_of_the_training_nor_of_pronk_eval() -> None
 def test_the_evaluator_cannot_import_the_script() -> None:
     config = load_config("catch", [HERE, "evaluation=true"]).replace({"env.id": "__main__:Mine"})
     with pytest.raises(UserError, match=r"env: another process cannot import the script; put __main__:Mine"):
-        config.resolved()
+        check_resolved(resolve(config))

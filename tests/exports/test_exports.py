@@ -19,13 +19,13 @@ from own_parts import Album, Diary
 from safetensors import safe_open
 
 from pronk import cli
-from pronk.config import Config, load_config
+from pronk.config import Config, load_config, resolve
 from pronk.evaluation.playing import load
 from pronk.exports import FORMATS
 from pronk.exports.exporting import LARGEST_DIFFERENCE, Exported, Moment, export, largest_difference
 from pronk.metrics import Metrics
 from pronk.runs.checkpoint import RunDirectory
-from pronk.starting import learner_for
+from pronk.starting import learner_for, spec_of
 from pronk.types import Failure, UserError
 
 SMALL = ["transport=local", "network.hidden=[16]"]
@@ -56,8 +56,8 @@ SHORT = [(case, to) for case, to in WHOLE if to != "onnx" or case in IN_ONNX]  #
 
 def a_run(path: Path, source: str, *overrides: str) -> Config:
     """A run directory with a checkpoint of random weights, large enough to decide something."""
-    config = load_config(source, [*SMALL, *overrides]).resolved()
-    learner = learner_for(config)
+    config = load_config(source, [*SMALL, *overrides])
+    learner = learner_for(resolve(config), spec_of(config))
     with torch.no_grad():
         for name, weight in learner.network.named_parameters():
             if "head" in name and name.endswith("weight"):

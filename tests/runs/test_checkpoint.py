@@ -17,8 +17,8 @@ import torch
 from processes import Training, command_line, read_metrics, read_summary
 
 from pronk.runs.checkpoint import BEST, RunDirectory, load_checkpoint
-from pronk.config import load_config
-from pronk.starting import learner_for
+from pronk.config import load_config, resolve
+from pronk.starting import learner_for, spec_of
 from pronk.types import UserError
 
 NO_CHECKPOINTS = [b"", b"torn", b"\x80\x02.", b"PK\x03\x04", bytes(1000), random.Random(1).randbytes(1000)]
@@ -79,13 +79,13 @@ def test_names_sort_by_steps_however_many_digits_they_have(run: RunDirectory) ->
 
 
 def test_every_tensor_comes_back_bit_for_bit(run: RunDirectory) -> None:
-    config = load_config("catch", ["network.core=lstm"]).resolved()
-    learner = learner_for(config)
+    config = resolve(load_config("catch", ["network.core=lstm"]))
+    learner = learner_for(config, spec_of(config))
     learner.version = 7
     saved = learner.state()
     run.save({"learner": saved, "metrics": {"env_steps": 1}}, keep=1)
     torch.rand(3)
-    other = learner_for(config.replace({"run.seed": 2}))
+    other = learner_for(config.replace({"run.seed": 2}), spec_of(config))
     other.load_state(run.restore()[0]["learner"])
     restored = other.state()
     assert restored["version"] == 7

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pronk.config import load_config
+from pronk.config import load_config, record, resolve
 from pronk.metrics import Metrics
 from pronk.runs.checkpoint import RunDirectory
 from pronk.sinks.jsonl import JsonLines
@@ -45,8 +45,8 @@ def line(number: int, lines: int, goal: float = 500.0) -> dict[str, Any]:
 def make_run(path: Path, lines: int = 200, outcome: str | None = "finished", overrides: tuple[str, ...] = ()) -> Path:
     """A run that is over; without an outcome it has no summary."""
     (path / "logs").mkdir(parents=True)
-    config = load_config("cartpole", [f"run.total_steps={max(1, lines) * LINE_EVERY}", *overrides]).resolved()
-    (path / "config.yaml").write_text(config.to_yaml())
+    config = load_config("cartpole", [f"run.total_steps={max(1, lines) * LINE_EVERY}", *overrides])
+    (path / "config.yaml").write_text(record(config, resolve(config)).to_yaml())
     all_lines = [line(number, lines) for number in range(lines)]
     (path / "metrics.jsonl").write_text("".join(json.dumps(one) + "\n" for one in all_lines))
     if outcome is not None:
@@ -99,7 +99,7 @@ def made_run(
 
     Evaluations are pairs of thousands of steps and a mean return.
     """
-    run = RunDirectory.create(load_config(source, list(overrides)).resolved(), path, "made")
+    run = RunDirectory.create(load_config(source, list(overrides)), path, "made")
     template = Metrics(frames_per_step=4).line()
     line = template
     with JsonLines(run.metrics, run.evaluations) as file:

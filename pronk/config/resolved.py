@@ -1,0 +1,205 @@
+"""`ResolvedConfig`: what one learner process and its actors run with. Every `auto` is decided.
+
+    Config (of the whole run, some `auto`)  --resolve(config, rank)-->  ResolvedConfig (of one learner)
+                                            --record(config, resolved)-->  Config for the run's config.yaml
+
+With several learners, each resolves its own: its actors, its columns of the batch, its threads. Everything
+that runs takes a `ResolvedConfig`, and never asks whether a number is known, or whose it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pydantic import ValidationError
+
+from pronk.config import plain_yaml
+from pronk.config.config import Config, Document, check_batch
+from pronk.config.cores import available_cores
+from pronk.config.errors import explain_validation_error
+from pronk.config.knobs import (
+    ActorsConfig,
+    CheckpointConfig,
+    EnvConfig,
+    EvaluationConfig,
+    LearnerConfig,
+    LossConfig,
+    NetworkConfig,
+    OptimiserConfig,
+    RunConfig,
+    TransportConfig,
+)
+from pronk.types import UserError
+
+USUAL_ENVS = 16  # per actor, where it fits the batch
+MOST_EVALUATION_ENVS = 64
+
+
+@dataclass(frozen=True)
+class Rank:
+    """Which learner of how many, over all machines and on this one."""
+
+    rank: int = 0
+    count: int = 1
+    rank_here: int = 0
+    count_here: int = 1
+
+
+ONLY = Rank()  # a single learner
+
+
+class ResolvedNetwork(NetworkConfig):
+    """Observation -> policy and value."""
+
+    separate_value: bool
+
+
+class ResolvedActors(ActorsConfig):
+    """The actors of this learner."""
+
+    count: int
+    """Actor processes of this learner."""
+    envs: int
+
+
+class ResolvedLearner(LearnerConfig):
+    """This learner."""
+
+    batch_size: int
+    """Columns per update of this learner: its share of the configured batch."""
+    threads: int
+
+
+class ResolvedEvaluation(EvaluationConfig):
+    """The evaluator of this learner; only learner 0 has one."""
+
+    envs: int
+
+
+class ResolvedConfig(Document):
+    """What one learner process and its actors run with. Every number is known, and is this learner's own."""
+
+    rank: int
+    """Which learner this is, from 0."""
+    learners: int
+    """How many learners there are."""
+    env: EnvConfig
+    network: ResolvedNetwork
+    loss: LossConfig
+    optimiser: OptimiserConfig
+    actors: ResolvedActors
+    learner: ResolvedLearner
+    transport: TransportConfig
+    checkpoint: CheckpointConfig
+    evaluation: ResolvedEvaluation
+    run: RunConfig
+
+    @classmethod
+    def from_yaml(cls, text: str, source: str = "the configuration") -> ResolvedConfig:
+        """Read what `to_yaml` wrote, possibly on another machine."""
+        try:
+            return cls.model_validate(plain_yaml.parse(text))
+        except ValidationError as error:
+            raise UserError(f"{source}: {explain_validation_error(error, cls)}") from None
+
+
+def resolve(config: Config, rank: Rank = ONLY) -> ResolvedConfig:
+    """Decide every `auto`, and take this learner's share of actors, batch, threads and ports.
+
+    Left open are what only shows later: `learner.device` (needs torch), `env.vectorization` (the environment decides)
+    and `transport.max_actors` (depends on the size of an unroll).
+    """
+    if config.learners.count == "auto":  # torchrun or the like said how many, so this was not checked yet
+        try:
+            check_batch(config.learner.batch_size, rank.count, config.actors.envs)
+        except ValueError as error:
+            raise UserError(str(error)) from None
+    columns = config.learner.batch_size // rank.count
+    envs = config.actors.envs
+    if envs == "auto":
+        envs = USUAL_ENVS if columns % USUAL_ENVS == 0 or USUAL_ENVS % columns == 0 else columns
+    count, threads = share_of_machine(config, rank)
+    tree = config.model_dump(exclude={"description", "learners", "launch"})
+    tree |= {"rank": rank.rank, "learners": rank.count}
+    tree["network"]["separate_value"] = has_separate_value(config.network)
+    tree["actors"] |= {"count": count, "envs": envs}
+    tree["learner"] |= {"batch_size": columns, "threads": threads}
+    tree["transport"]["address"] = address_of_learner(config.transport.address, rank.rank_here)
+    tree["evaluation"]["enabled"] = config.evaluation.enabled and rank.rank == 0
+    most = evaluation_envs(config.env, envs) if config.evaluation.envs == "auto" else config.evaluation.envs
+    tree["evaluation"]["envs"] = min(most, config.evaluation.episodes)
+    return ResolvedConfig.model_validate(tree)
+
+
+def record(config: Config, resolved: ResolvedConfig) -> Config:
+    """Return the configuration to write to config.yaml: of all learners, with what was decided, loadable again.
+
+    With several learners, actors and threads depend on the machines, so they stay as configured.
+    """
+    changes = {
+        "learners": {"count": config.learners.count},  # not which learner this is, nor where
+        "network.separate_value": resolved.network.separate_value,
+        "actors.envs": resolved.actors.envs,
+    }
+    if resolved.learners == 1:
+        changes |= {"actors.count": resolved.actors.count, "learner.threads": resolved.learner.threads}
+    return config.replace(changes)
+
+
+def check_resolved(config: ResolvedConfig) -> None:
+    """Raise UserError for what can be configured but cannot be trained."""
+    in_one_process = config.transport.name == "local" and config.learners == 1 and not config.evaluation.enabled
+    for key, name in [("env", config.env.id), ("network", config.network.name), ("loss", config.loss.name)]:
+        if name.startswith("__main__:") and not in_one_process:
+            raise UserError(f"{key}: another process cannot import the script; put {name} in a module of its own")
+    actors, batch = config.actors, config.learner.batch_size
+    needed, room = batch // actors.envs, actors.count * actors.slots
+    if config.transport.name != "local" and config.transport.address is None and needed > room:
+        raise UserError(
+            f"learner.batch_size={batch} joins {needed} unrolls of {actors.envs} environments, but "
+            f"actors.count={actors.count} with actors.slots={actors.slots} can have only {room} ready: raise one of "
+            "these, or actors.envs"
+        )
+
+
+def share_of_machine(config: Config, rank: Rank) -> tuple[int, int]:
+    """Return this learner's number of actors and of torch threads.
+
+    `auto` gives the cores of this machine to the actors of its learners, and what these leave to the learners' threads.
+    """
+    in_one_thread, cores = config.transport.name == "local", available_cores()
+    if config.actors.count != "auto":
+        actors = deal(config.actors.count, rank.count, rank.rank)
+        all_here = actors * rank.count_here
+    else:
+        actors = 1 if in_one_thread else deal(cores, rank.count_here, rank.rank_here)
+        all_here = cores
+    if config.learner.threads != "auto":
+        return actors, config.learner.threads
+    return actors, 1 if in_one_thread else max(1, (cores - all_here) // rank.count_here)
+
+
+def deal(things: int, among: int, index: int) -> int:
+    """Divide as evenly as possible; everybody gets at least one, if there are any."""
+    return max(min(1, things), things // among + (index < things % among))
+
+
+def has_separate_value(network: NetworkConfig) -> bool:
+    """Decide `network.separate_value`: an MLP without a core is small enough to have two."""
+    if network.separate_value != "auto":
+        return network.separate_value
+    return network.torso == "mlp" and network.core == "none"
+
+
+def evaluation_envs(env: EnvConfig, envs_of_an_actor: int) -> int:
+    """Return how many environments may play evaluation episodes side by side.
+
+    Where each is a process (`async`), not more than an actor has.
+    """
+    return envs_of_an_actor if env.vectorization == "async" else MOST_EVALUATION_ENVS
+
+
+def address_of_learner(address: str | None, index: int) -> str | None:
+    """Return where the `index`-th learner of a machine listens: each one port further. Port 0 is any free one."""
+    host, _, port = (address or "").rpartition(":")
+    return f"{host}:{int(port) + index}" if port.isdigit() and int(port) else address
