@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import os
 import sys
 from pathlib import Path
@@ -55,6 +57,7 @@ def warn(message: str, console: Console = err) -> None:
 
 def main() -> None:
     """Run a command; a user's mistake is one line and exit code 2, a failure its root cause and exit code 1."""
+    atexit.register(gc.freeze)  # the garbage collections at exit would visit all of torch's objects: half a second
     sys.path.insert(0, os.getcwd())  # for `module:attribute` of the user's own
     try:
         code = app(standalone_mode=False)
