@@ -1,4 +1,4 @@
-"""The actor: environments + policy + port. It fills one unroll at a time, for ever."""
+"""The actor: environments + policy + port. It fills one unroll after another until the learner closes the port."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from pronk.config import ResolvedConfig
 from pronk.envs import VectorEnv, make_env
 from pronk.layout import UnrollLayout
 from pronk.networks import make_network
-from pronk.policy import Policy
+from pronk.parameters import block_nbytes
+from pronk.policies import Policy, make_policy
 from pronk.seeding import actor_seeds
 from pronk.transport import ActorPort, Closed
 from pronk.types import Array, EnvSpec, Tree, Unroll, leaves, map_tree, unroll_specs
@@ -40,6 +41,8 @@ class Actor:
                 self._policy.load(self._port.parameters())
             self._play(unroll)
             check_finite(unroll)
+            if self._env.spec.has_action_mask:
+                check_masks(unroll, self._env.spec.action.choices)
         self._until_sync = (self._until_sync or self._sync_every) - 1
 
     def _play(self, unroll: Unroll) -> None:
@@ -84,6 +87,19 @@ def check_finite(unroll: Unroll) -> None:
             raise FloatingPointError(f"environment {environment} returned {bad} in its {name}")
 
 
+def check_masks(unroll: Unroll, choices: tuple[int, ...]) -> None:
+    """Raise ValueError if an environment forbade every option of a choice that had to be made.
+
+    The policy would then choose among the forbidden options. After the last observation of an episode nothing is
+    chosen: the step only resets, so it is not valid, and its mask may be all zeros.
+    """
+    starts = np.cumsum((0, *choices[:-1]))  # the masks of several choices lie one after another
+    allowed = np.logical_or.reduceat(unroll.observation["action_mask"][:-1], starts, axis=-1).all(-1)
+    stuck = np.argwhere(~allowed & unroll.valid)
+    if stuck.size:
+        raise ValueError(f"environment {stuck[0][1]} allows no action: its action_mask is all zeros")
+
+
 def specs_for(config: ResolvedConfig, spec: EnvSpec, state_spec: Tree) -> Unroll:
     """The shape of one actor's unroll."""
     return unroll_specs(spec, state_spec, config.actors.unroll_length, config.actors.envs)
@@ -98,11 +114,9 @@ def make_actor(
     The same in every process and for every transport: both sides compute the layout from the configuration.
     """
     policy_seed, env_seeds = actor_seeds(config.run.seed, index, life, generation, config.actors.envs, config.rank)
-    env = make_env(config, config.actors.envs)
-    try:
+    with contextlib.ExitStack() as stack:
+        env = stack.enter_context(contextlib.closing(make_env(config, config.actors.envs)))
         network = make_network(env.spec, config.network)
-        policy = Policy(network, config.actors.envs, policy_seed)
-        layout = UnrollLayout(specs_for(config, env.spec, network.state_spec))
-        yield Actor(env, policy, make_port(layout, policy.parameters_nbytes), env_seeds, config.actors.sync_every)
-    finally:
-        env.close()
+        policy = stack.enter_context(contextlib.closing(make_policy(config, network, policy_seed)))
+        port = make_port(UnrollLayout(specs_for(config, env.spec, network.state_spec)), block_nbytes(network))
+        yield Actor(env, policy, port, env_seeds, config.actors.sync_every)

@@ -19,11 +19,12 @@ import torch
 from pronk.actor import Actor, specs_for
 from pronk.batcher import Batcher
 from pronk.config import Config, ResolvedConfig, available_cores, resolve
+from pronk.device import choose_device
 from pronk.envs import make_env
 from pronk.layout import UnrollLayout
-from pronk.learner import Learner, choose_device
+from pronk.learner import Learner
 from pronk.networks import make_network
-from pronk.policy import Policy
+from pronk.policies.local import LocalPolicy
 from pronk.processes.failures import own_failures
 from pronk.processes.freed_memory import keep_freed_memory
 from pronk.starting import train
@@ -51,7 +52,7 @@ def measure_alone(config: ResolvedConfig, seconds: float) -> dict[str, float]:
     env = make_env(config, count)
     try:
         learner = Learner(config, env.spec, choose_device(config.learner.device))
-        policy = Policy(make_network(env.spec, config.network), count, seed=1)
+        policy = LocalPolicy(make_network(env.spec, config.network), count, seed=1)
         specs = specs_for(config, env.spec, learner.network.state_spec)
         port = LocalTransport(UnrollLayout(specs))
         port.publish(learner.parameters())

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from pronk.config import ResolvedConfig
+from pronk.device import check_precision
 from pronk.losses import make_loss
 from pronk.networks import make_network
 from pronk.optimisers import make_optimiser
@@ -30,6 +31,7 @@ class Learner:
     """Learns from batches."""
 
     def __init__(self, config: ResolvedConfig, spec: EnvSpec, device: torch.device) -> None:
+        check_precision(device, config.learner.precision)
         torch.manual_seed(learner_seed(config.run.seed))
         self.spec, self.device = spec, device
         self.network = make_network(spec, config.network).to(device)
@@ -119,18 +121,3 @@ class Learner:
         if broken:
             values = ", ".join(f"{name} is {report[name]}" for name in broken)
             raise NonFinite(values, self.version, batch)
-
-
-def choose_device(name: str, index: int = 0) -> torch.device:
-    """`auto` is the GPU for the `index`-th learner of this machine, else the CPU."""
-    if name == "auto":
-        name = f"cuda:{index % torch.cuda.device_count()}" if torch.cuda.is_available() else "cpu"
-    try:
-        device = torch.device(name)
-        if device.type == "meta":
-            raise RuntimeError("it holds no data")
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
-        raise UserError(f"learner.device: {name!r} cannot be used here: {reason}; try auto or cpu") from None
-    return device

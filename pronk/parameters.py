@@ -55,5 +55,10 @@ class ParameterBlock:
         return self.whole.detach().cpu().view(torch.uint8)
 
 
+def block_nbytes(network: nn.Module) -> int:
+    """Return the size of a network's block without making one."""
+    return 4 * sum(map(_padded, [*network.parameters(), *network.buffers()]))
+
+
 def _padded(tensor: Tensor) -> int:
     return -(-tensor.numel() // PADDING) * PADDING

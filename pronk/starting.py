@@ -11,9 +11,10 @@ import torch
 from pronk.actor import specs_for
 from pronk.config import Config, ResolvedConfig, load_config, plain_yaml, record, resolve, validate
 from pronk.config.resolved import check_resolved
+from pronk.device import choose_device
 from pronk.envs import probe_spec
 from pronk.layout import UnrollLayout
-from pronk.learner import Learner, choose_device
+from pronk.learner import Learner
 from pronk.learners import Left, Place, find_place, following, leading
 from pronk.processes.failures import own_failures, time_limit
 from pronk.processes.freed_memory import keep_freed_memory

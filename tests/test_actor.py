@@ -18,7 +18,7 @@ from pronk.envs.last_inputs import LastInputs
 from pronk.layout import UnrollLayout
 from pronk.learner import Learner
 from pronk.networks import make_network
-from pronk.policy import Policy
+from pronk.policies.local import LocalPolicy
 from pronk.transport.local import LocalTransport
 from pronk.transport.shared_memory import SharedMemoryActorPort, SharedMemoryTransport
 from pronk.types import UserError
@@ -55,7 +55,7 @@ def test_each_column_says_which_task_its_environment_plays():
     learner = Learner(config, env.spec, torch.device("cpu"))
     transport = LocalTransport(UnrollLayout(specs_for(config, env.spec, learner.network.state_spec)))
     transport.publish(learner.parameters())
-    policy = Policy(make_network(env.spec, config.network), ENVS, seed=1)
+    policy = LocalPolicy(make_network(env.spec, config.network), ENVS, seed=1)
     Actor(env, policy, transport, [1, 2]).advance()
     with transport.unrolls(1) as [unroll]:
         assert [env.spec.tasks[task] for task in unroll.task] == ["even", "odd"]
@@ -93,6 +93,25 @@ def test_what_is_not_a_number_is_found_at_once_and_not_sent(where, value):
         with pytest.raises(FloatingPointError, match=f"environment 0 returned {value} in its {name}"):
             actor.advance()
         assert transport.waiting == 0
+
+
+@pytest.mark.parametrize("choice", [0, 1])
+@pytest.mark.parametrize("step", [0, 2])
+def test_a_mask_that_forbids_everything_is_an_error_where_an_action_is_needed(step, choice):
+    with acting(config_for("masked:NextStepStuck", step=step, choice=choice)) as (actor, transport, _):
+        with pytest.raises(ValueError, match="environment 1 allows no action: its action_mask is all zeros"):
+            actor.advance()
+        assert transport.waiting == 0
+
+
+def test_the_mask_of_an_episodes_last_observation_does_not_matter():
+    with acting(config_for("masked:NextStepStuck")) as (actor, transport, _):
+        for _ in range(4):
+            actor.advance()
+        with transport.unrolls(4) as unrolls:
+            forbidden = [~unroll.observation["action_mask"][:-1].any(-1) for unroll in unrolls]
+            assert np.any(forbidden), "such observations are in the unrolls"
+            assert not any((where & unroll.valid).any() for where, unroll in zip(forbidden, unrolls, strict=True))
 
 
 @pytest.fixture

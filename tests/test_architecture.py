@@ -16,21 +16,21 @@ FILES = sorted(ROOT.rglob("*.py"))
 ORDER = [
     {"types", "seeding"},
     {"layout", "config", "processes"},
-    {"runs", "parameters"},
+    {"runs", "parameters", "device"},
     {"envs", "networks", "losses", "transport", "sinks", "optimisers"},
-    {"metrics", "policy", "batcher", "learner"},
+    {"metrics", "policies", "batcher", "learner"},
     {"actor", "learners"},
     {"actors", "evaluation", "plotting"},
     {"training", "exports", "watching", "cluster", "dashboard"},
-    {"starting"},
+    {"starting", "sharing"},
     {"bench"},
     {"cli"},
 ]
-NOT_SEAMS = {"cli", "config", "dashboard", "evaluation", "plotting", "processes", "runs", "watching"}
+NOT_SEAMS = {"cli", "config", "dashboard", "evaluation", "plotting", "processes", "runs", "sharing", "watching"}
 LEVEL = {unit: level for level, units in enumerate(ORDER) for unit in units}
 
 WHERE_TENSORS_ARE = {
-    *("networks", "losses", "parameters", "optimisers", "policy", "batcher", "learner", "learners"),
+    *("networks", "losses", "parameters", "optimisers", "device", "policies", "batcher", "learner", "learners"),
     *("evaluation", "exports", "training", "starting", "bench"),
 }
 

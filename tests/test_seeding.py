@@ -6,9 +6,10 @@ from scripted import Sampled
 
 from pronk.actor import make_actor, specs_for
 from pronk.config import Config, resolve
+from pronk.device import choose_device
 from pronk.envs import make_env, probe_spec
 from pronk.layout import UnrollLayout
-from pronk.learner import Learner, choose_device
+from pronk.learner import Learner
 from pronk.seeding import actor_seeds, evaluation_seeds, further_learner_seed, learner_seed
 from pronk.transport.local import LocalTransport
 from pronk.types import Unroll, leaves, map_unroll

@@ -16,23 +16,24 @@ from pronk.cli.shell import Run, app, out
 @app.command()
 def export(
     run: Run,
-    to: Annotated[str, typer.Option(metavar="FORMAT", help="`onnx`, `torchscript` or `safetensors`.")] = "onnx",
+    to: Annotated[
+        str, typer.Option(metavar="FORMAT", help="`onnx`, `torchscript`, `safetensors`, or your own as module:Class.")
+    ] = "onnx",
     file: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Where to write [default: RUN/export/policy.*].")
+        Path | None, typer.Option("--out", metavar="FILE", help="File to write [default: RUN/export/policy.*].")
     ] = None,
     best: Annotated[bool, typer.Option("--best", help="The best checkpoint, not the newest.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Write a trained policy to one file that works without Pronk.
+    """Export a trained policy to one file.
 
-    `onnx` runs in onnxruntime and most other engines, `torchscript` in C++ (libtorch), `safetensors` holds the weights
-    alone. Beside the file goes a short program that uses it. The file is compared with the trained policy on
-    observations of the real environment, and is written only if the two agree.
-
-    Everything between the environment and its action is inside: scaled bytes, one-hot labels, masks, the action's
-    range. An agent with a memory takes its state and gives the next one; `first` clears it.
+    `onnx` runs in onnxruntime and most other engines, `torchscript` in C++ (libtorch): both work without Pronk, and
+    contain everything between observation and action (scaled bytes, one-hot labels, masks, the action's range).
+    `safetensors` holds the weights alone, for `pronk.load(FILE)`. A short program that uses the file is written beside
+    it. The file is compared with the trained policy on observations of the real environment, and kept only if the two
+    agree. A recurrent policy takes `state.*` and returns `next.*`; `first` clears the state.
     """
-    from pronk.exports.exporting import export as write
+    from pronk.exports import export as write
 
     done = write(run, to, file, best=best)
     if as_json:
@@ -40,7 +41,7 @@ def export(
         return
     size = done.file.stat().st_size
     out.print(
-        f"[bold green]{done.file}[/] ({size / 1024:,.0f} KiB); largest difference from the trained policy "
+        f"[bold green]{done.file}[/] ({size / 1024:,.0f} KiB), largest difference from the trained policy "
         f"{done.difference:.1e}, over {done.observations} observations of the environment",
         highlight=False,
         soft_wrap=True,
@@ -53,4 +54,4 @@ def export(
     out.print(table)
     if done.note:
         out.print(Text(f"  note: {done.note}"), soft_wrap=True)
-    out.print(Text(f"  use it without Pronk: python {done.program}"), soft_wrap=True)
+    out.print(Text(f"  program: {done.program}"), soft_wrap=True)

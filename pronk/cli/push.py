@@ -18,21 +18,21 @@ def push(
     ],
     best: Annotated[bool, typer.Option("--best", help="The best checkpoint, not the newest.")] = False,
     episodes: Annotated[
-        int, typer.Option(help="Whole episodes to play for the score, if the run has not evaluated itself; 0: none.")
+        int, typer.Option(help="Episodes to play for the score, if the run has not evaluated this checkpoint; 0: none.")
     ] = 20,
     public: Annotated[
-        bool, typer.Option("--public", help="Let everybody see it. A new repository is private without this.")
+        bool, typer.Option("--public", help="Make a new repository public, or push to a public one.")
     ] = False,
 ) -> None:
     """Share a trained policy on the Hugging Face Hub, or in a folder.
 
-    Sent are: the weights (safetensors), a program that uses them without Pronk, config.yaml, the scores, the learning
-    curve, and a card that shows all of it. Nothing else leaves the machine: no logs, no checkpoints, no paths.
+    It sends the weights (safetensors), a program that loads them with Pronk, config.yaml, the scores, the learning
+    curve, and a README that shows all of it. Nothing else leaves the machine: no logs, no checkpoints, no paths.
 
-    A folder (`pronk push last ./shared`) needs no account: look at what would be sent. For the Hub, log in once with
-    `hf auth login`; `pip install 'pronk[hub]'`.
+    Pushing to a folder (`pronk push last ./shared`) needs no account and shows what would be sent. The Hub needs
+    `pip install 'pronk[hub]'` and, once, `hf auth login`.
     """
-    from pronk.exports.hub import push as share
+    from pronk.sharing import push as share
 
     done = share(run, repo, best=best, episodes=episodes, public=public)
     out.print(Text("shared: ").append(done.place, "bold green"), soft_wrap=True)

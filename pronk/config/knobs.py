@@ -128,7 +128,7 @@ class LossConfig(Section):
     correction: Literal["vtrace", "one_step", "epsilon", "none"] = "vtrace"
     """The paper's comparison (section 5.2.2)."""
     rho_bar: PositiveFloat | None = 1.0
-    """Clips the importance weight of the TD error; decides the fixed point. null: no clipping. Paper: 1."""
+    """Clips the importance weight of the TD error; decides the fixed point. null: no clipping below 1e9. Paper: 1."""
     c_bar: PositiveFloat | None = 1.0
     """Clips the trace; decides only the speed. At most rho_bar. Paper: 1."""
     pg_rho_bar: PositiveFloat | None = 1.0
@@ -192,6 +192,8 @@ class ActorsConfig(Section):
     """Unrolls an actor may be ahead of the learner: bounds memory and policy lag."""
     sync_every: Positive = 1
     """Unrolls between two pulls of the parameters. More than one saves network and adds lag. Paper: 1."""
+    inference: Literal["local"] = "local"
+    """Where actions are chosen. `local`: in each actor, with its own copy of the network."""
     threads: Threads = 1
     """Of torch, per actor process."""
     on_error: Literal["restart", "stop"] = "restart"

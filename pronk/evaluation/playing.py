@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -11,12 +12,14 @@ import numpy as np
 import torch
 
 from pronk.config import ResolvedConfig, resolve, validate
+from pronk.config.named import import_extra
 from pronk.config.resolved import evaluation_envs
 from pronk.envs import make_env
 from pronk.envs.last_inputs import LastInputs
 from pronk.evaluation.atari_scores import human_normalised
 from pronk.networks import Network, make_network
-from pronk.policy import Policy
+from pronk.policies import Policy
+from pronk.policies.local import LocalPolicy
 from pronk.processes.failures import own_failures
 from pronk.runs.checkpoint import BEST, RunDirectory, find_run, load_checkpoint
 from pronk.seeding import evaluation_seeds
@@ -121,9 +124,26 @@ class Player:
 
 
 def load(run: str | Path, *, deterministic: bool = False, best: bool = False, seed: int = 1) -> Player:
-    """The policy of a run, ready to act."""
-    state = checkpoint_of(find_run(str(run)), best)
+    """The policy of a run, or of a .safetensors file that `pronk export` wrote, ready to act."""
+    is_file = str(run).endswith(".safetensors")
+    state = read_safetensors(Path(run)) if is_file else checkpoint_of(find_run(str(run)), best)
     return Player(resolve(validate(state["config"])), state, deterministic, seed)
+
+
+def read_safetensors(path: Path) -> dict[str, Any]:
+    """The configuration and weights of an exported policy, in the form of a checkpoint."""
+    import_extra("safetensors", f"loading {path}", "export")
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, "pt") as file:
+            facts = json.loads((file.metadata() or {})["pronk"])
+            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
+            return {"config": facts["config"], "learner": {"network": weights}}
+    except (OSError, SafetensorError) as error:
+        raise UserError(f"cannot read {path}: {error}") from None
+    except (KeyError, ValueError):
+        raise UserError(f"{path} was not written by `pronk export`: it does not say which network it is for") from None
 
 
 def checkpoint_of(run: RunDirectory, best: bool) -> dict[str, Any]:
@@ -138,9 +158,9 @@ def checkpoint_of(run: RunDirectory, best: bool) -> dict[str, Any]:
 
 def restored_policy(
     config: ResolvedConfig, spec: EnvSpec, state: dict[str, Any], count: int, seed: int, deterministic: bool
-) -> Policy:
+) -> LocalPolicy:
     """A policy with a checkpoint's weights."""
-    return Policy(restored_network(config, spec, state), count, seed, deterministic)
+    return LocalPolicy(restored_network(config, spec, state), count, seed, deterministic)
 
 
 def restored_network(config: ResolvedConfig, spec: EnvSpec, state: dict[str, Any]) -> Network:

@@ -1,6 +1,6 @@
-"""SEAM: the formats of an exported policy. `base.py` has the protocol and the table of implementations."""
+"""SEAM: formats of an exported policy. `base.py` has the protocol and the table; `exporting.py` writes and checks."""
 
-from pronk.exports.base import FORMATS, Format, Run, check_format, make_format
-from pronk.exports.plain_policy import PlainPolicy
+from pronk.exports.base import FORMATS, Format
+from pronk.exports.exporting import Exported, export
 
-__all__ = ["FORMATS", "Format", "PlainPolicy", "Run", "check_format", "make_format"]
+__all__ = ["FORMATS", "Exported", "Format", "export"]

@@ -1,6 +1,6 @@
-"""TorchScript: for programs in C++ (libtorch), and for Python with torch and nothing else.
+"""TorchScript: for C++ programs (libtorch), and for Python with torch and nothing else.
 
-PyTorch no longer develops it, and says so at each use; it still writes, reads and runs it. For anything new, ONNX.
+PyTorch no longer develops it but still writes, reads and runs it. Prefer ONNX for anything new.
 """
 
 from __future__ import annotations
@@ -9,46 +9,36 @@ import json
 import warnings
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from pronk.exports.base import Run
-from pronk.exports.plain_policy import PlainPolicy
+from pronk.exports.plain_policy import ArrayFunction, PlainPolicy, as_function
 
 
 class TorchScript:
     """A `Format`."""
 
     suffix = ".pt"
-    note = "PyTorch no longer develops TorchScript; prefer --to onnx unless you need libtorch"
+    note = "PyTorch no longer develops TorchScript; prefer onnx unless you need libtorch"
 
     def __init__(self, policy: PlainPolicy) -> None:
         self._policy = policy
 
     def write(self, path: Path, example: tuple[Tensor, ...], facts: str) -> None:
-        """Traced and frozen: what acting does not need, such as the value, is left out."""
+        """Trace and freeze: what acting does not need, such as the value head, is left out."""
         with warnings.catch_warnings(), torch.no_grad():
-            warnings.simplefilter("ignore")  # of deprecation: said once, by `note`
+            warnings.simplefilter("ignore")  # deprecation; `note` says it once
             traced = torch.jit.freeze(torch.jit.trace(self._policy, example, check_trace=False))
             torch.jit.save(traced, path, _extra_files={"pronk.json": facts.encode()})
 
-    def open(self, path: Path) -> Run:
-        """By torch.jit."""
+    def open(self, path: Path) -> ArrayFunction:
+        """Load with torch.jit."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            loaded = torch.jit.load(path)
-        names = list(self._policy.outputs)
+            return as_function(torch.jit.load(path), self._policy)
 
-        @torch.no_grad()
-        def run(given: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-            answer = loaded(*(torch.from_numpy(given[name]) for name in self._policy.inputs))
-            return {name: array.numpy() for name, array in zip(names, answer, strict=True)}
-
-        return run
-
-    def use(self, file: str) -> list[str]:
-        """See `Format.use`."""
+    def program(self, file: str) -> list[str]:
+        """See `Format.program`."""
         return [
             "import torch",
             "",
@@ -57,7 +47,7 @@ class TorchScript:
             "",
             "",
             "@torch.no_grad()",
-            "def run(given):",
-            "    answer = policy(*(torch.from_numpy(array) for array in given.values()))",
-            "    return {name: array.numpy() for name, array in zip(names, answer)}",
+            "def run(inputs):",
+            "    outputs = policy(*(torch.from_numpy(array) for array in inputs.values()))",
+            "    return {name: array.numpy() for name, array in zip(names, outputs)}",
         ]

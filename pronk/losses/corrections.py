@@ -1,16 +1,21 @@
-"""V-trace (arXiv 1802.01561, section 4.1) and the three corrections that the paper compares it with.
+"""V-trace (arXiv 1802.01561, section 4.1) and the three other corrections that the paper compares.
 
-Pure functions of time-major tensors. A log ratio of -inf marks a step that does not count: its rho and c are zero, so
-it has no TD error and stops the trace, whatever the correction.
+Pure functions of time-major tensors. A log ratio of -inf marks a step that is not valid: its rho and c are zero, so it
+has no TD error and ends the trace, whatever the correction.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
+
+# Limits for settings that do not bound the importance weights. Anything near them means that the policies have nothing
+# in common any more; what matters is that sums of their squares still fit into float32.
+LARGEST_RATIO = 1e9
+LARGEST_TARGET = 1e15
 
 
 class Targets(NamedTuple):
@@ -20,26 +25,7 @@ class Targets(NamedTuple):
     advantage: Tensor  # [T, B]  rho^pg_t (r_t + gamma_t v_{t+1} - V(x_t))
 
 
-class Correction(Protocol):
-    """The signature that all four share."""
-
-    def __call__(
-        self,
-        log_rho: Tensor,
-        discount: Tensor,
-        reward: Tensor,
-        value: Tensor,
-        bootstrap: Tensor,
-        *,
-        rho_bar: float | None = 1.0,
-        c_bar: float | None = 1.0,
-        pg_rho_bar: float | None = 1.0,
-        lambda_: float = 1.0,
-    ) -> Targets:
-        """log pi/mu, gamma_t, r_t, V(x_t), each [T, B]; V(x_T) [B]."""
-        ...
-
-
+@torch.no_grad()
 def vtrace(
     log_rho: Tensor,
     discount: Tensor,
@@ -52,74 +38,70 @@ def vtrace(
     pg_rho_bar: float | None = 1.0,
     lambda_: float = 1.0,
 ) -> Targets:
-    """Importance weights clipped at rho_bar in the TD error, at c_bar in the trace. `None` does not clip."""
-    with torch.no_grad():
-        ratio = log_rho.exp()
-        weights = clipped(ratio, rho_bar), lambda_ * clipped(ratio, c_bar), clipped(ratio, pg_rho_bar)
-        return trace(*weights, discount, reward, value, bootstrap)
+    """Compute the V-trace targets of an unroll.
 
-
-def one_step(
-    log_rho: Tensor,
-    discount: Tensor,
-    reward: Tensor,
-    value: Tensor,
-    bootstrap: Tensor,
-    *,
-    rho_bar: float | None = 1.0,
-    c_bar: float | None = 1.0,
-    pg_rho_bar: float | None = 1.0,
-    lambda_: float = 1.0,
-) -> Targets:
-    """One-step importance sampling: values as if on-policy, the policy gradient weighted by the clipped ratio."""
-    with torch.no_grad():
-        counts = (log_rho > -torch.inf).to(value.dtype)
-        return trace(counts, lambda_ * counts, clipped(log_rho.exp(), pg_rho_bar), discount, reward, value, bootstrap)
-
-
-def uncorrected(
-    log_rho: Tensor,
-    discount: Tensor,
-    reward: Tensor,
-    value: Tensor,
-    bootstrap: Tensor,
-    *,
-    rho_bar: float | None = 1.0,
-    c_bar: float | None = 1.0,
-    pg_rho_bar: float | None = 1.0,
-    lambda_: float = 1.0,
-) -> Targets:
-    """As if on-policy. Targets of `none` and of `epsilon`, which differ in the score (see `SCORES`)."""
-    with torch.no_grad():
-        counts = (log_rho > -torch.inf).to(value.dtype)
-        return trace(counts, lambda_ * counts, counts, discount, reward, value, bootstrap)
-
-
-def trace(
-    rho: Tensor, c: Tensor, pg_rho: Tensor, discount: Tensor, reward: Tensor, value: Tensor, bootstrap: Tensor
-) -> Targets:
-    """The recursion, backwards: v_t - V_t = delta_t + gamma_t c_t (v_{t+1} - V_{t+1}), zero beyond the unroll."""
-    assert rho.shape == discount.shape == reward.shape == value.shape, "all of [T, B]"
-    assert bootstrap.shape == value.shape[1:], "bootstrap is [B]"
+    Args:
+        log_rho: log pi(a_t|x_t) - log mu(a_t|x_t), [T, B].
+        discount: gamma_t, zero where the episode terminated, [T, B].
+        reward: r_t, [T, B].
+        value: V(x_t), [T, B].
+        bootstrap: V(x_T), [B].
+        rho_bar: clips the importance weight of the TD error. None does not clip (below `LARGEST_RATIO`).
+        c_bar: clips the importance weight of the trace, likewise.
+        pg_rho_bar: clips the importance weight of the policy gradient, likewise.
+        lambda_: multiplies c_t (remark 2 of the paper).
+    """
+    assert log_rho.shape == discount.shape == reward.shape == value.shape, "each must be [T, B]"
+    assert bootstrap.shape == value.shape[1:], "bootstrap must be [B]"
+    ratio = log_rho.exp()
+    rho, c, pg_rho = (clipped(ratio, bar) for bar in (rho_bar, c_bar, pg_rho_bar))
     next_value = torch.cat([value[1:], bootstrap.unsqueeze(0)])
     delta = rho * (reward + discount * next_value - value)
-    decay = discount * c
+
+    # v_t - V(x_t) = delta_t + gamma_t c_t (v_{t+1} - V(x_{t+1})), backwards from v_T = V(x_T)
+    decay = discount * (lambda_ * c)
+    may_overflow = None in (rho_bar, c_bar, pg_rho_bar) or float(c_bar or 0) > 1
     excess = torch.zeros_like(bootstrap)  # v_{t+1} - V(x_{t+1})
     excesses = []
     for delta_t, decay_t in zip(reversed(delta.unbind()), reversed(decay.unbind()), strict=True):
         excess = torch.addcmul(delta_t, decay_t, excess)
+        if may_overflow:  # c_t > 1 makes the trace grow as c^T; an inf in it would become NaN at the next zero
+            excess = excess.clamp(-LARGEST_TARGET, LARGEST_TARGET)
         excesses.append(excess)
     target = value + torch.stack(excesses[::-1])
+
     next_target = torch.cat([target[1:], bootstrap.unsqueeze(0)])
-    return Targets(target, pg_rho * (reward + discount * next_target - value))
+    advantage = pg_rho * (reward + discount * next_target - value)
+    if may_overflow:
+        advantage = advantage.clamp(-LARGEST_TARGET, LARGEST_TARGET)
+    return Targets(target, advantage)
+
+
+def uncorrected(log_rho: Tensor, *inputs: Tensor, lambda_: float = 1.0, **bars: float | None) -> Targets:
+    """Compute targets as if mu were pi. Takes what `vtrace` takes; the bars have no effect.
+
+    For `none` and for `epsilon`, which differ in the score (see `SCORES`).
+    """
+    on_policy = torch.zeros_like(log_rho).masked_fill(log_rho == -torch.inf, -torch.inf)
+    return vtrace(on_policy, *inputs, lambda_=lambda_)
+
+
+@torch.no_grad()
+def one_step(log_rho: Tensor, *inputs: Tensor, pg_rho_bar: float | None = 1.0, **settings: float) -> Targets:
+    """One-step importance sampling: values as if on-policy, the policy gradient times the clipped ratio.
+
+    Takes what `vtrace` takes; rho_bar and c_bar have no effect.
+    """
+    targets = uncorrected(log_rho, *inputs, **settings)
+    return targets._replace(advantage=clipped(log_rho.exp(), pg_rho_bar) * targets.advantage)
 
 
 def clipped(ratio: Tensor, bar: float | None) -> Tensor:
-    """min(bar, ratio)."""
-    return ratio if bar is None else ratio.clamp(max=bar)
+    """Return min(bar, ratio)."""
+    return ratio.clamp(max=LARGEST_RATIO if bar is None else bar)
 
 
-CORRECTIONS: dict[str, Correction] = {
+CORRECTIONS: dict[str, Callable[..., Targets]] = {
     "vtrace": vtrace,
     "one_step": one_step,
     "epsilon": uncorrected,
@@ -128,7 +110,7 @@ CORRECTIONS: dict[str, Correction] = {
 
 EPSILON = 1e-6
 
-# log pi(a) as the policy gradient sees it. `epsilon` keeps a vanishing pi(a) from blowing the gradient up.
+# log pi(a) as the policy gradient sees it. `epsilon` keeps a vanishing pi(a) from making the gradient explode.
 SCORES: dict[str, Callable[[Tensor], Tensor]] = {
     "epsilon": lambda log_prob: (log_prob.exp() + EPSILON).log(),
 }

@@ -1,4 +1,4 @@
-"""Heads: features -> the numbers that a distribution or a value needs."""
+"""Heads: features -> the parameters of an action distribution, or a value. All of them compute in float32."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pronk.networks.distributions import parameter_count
 from pronk.networks.initialise import orthogonal
 from pronk.types import ActionSpec
 
-# Nearly uniform at first: a large head would commit to one action before anything is known.
+# A small gain makes the first policy nearly uniform; a large one would commit to an action before anything is learnt.
 POLICY_GAIN, VALUE_GAIN = 0.01, 1.0
 
 
@@ -21,12 +21,12 @@ class ChoiceHead(nn.Module):
         self._linear = orthogonal(nn.Linear(inputs, parameter_count(action)), POLICY_GAIN)
 
     def forward(self, features: Tensor) -> Tensor:
-        """[..., P]."""
-        return self._linear(features)
+        """Return logits [..., P]."""
+        return in_float32(self._linear, features)
 
 
 class GaussianHead(nn.Module):
-    """Means that depend on the situation, spreads that do not."""
+    """Means that depend on the observation, standard deviations that do not."""
 
     def __init__(self, inputs: int, action: ActionSpec) -> None:
         super().__init__()
@@ -34,23 +34,35 @@ class GaussianHead(nn.Module):
         self._log_std = nn.Parameter(torch.zeros(action.array.size))
 
     def forward(self, features: Tensor) -> Tensor:
-        """[..., 2 x size]: means, then log standard deviations."""
-        mean = self._mean(features)
+        """Return [..., 2 x size]: means, then log standard deviations."""
+        mean = in_float32(self._mean, features)
         return torch.cat([mean, self._log_std.expand_as(mean)], -1)
 
 
 class ValueHead(nn.Module):
-    """The value of a situation."""
+    """One value per observation."""
 
     def __init__(self, inputs: int) -> None:
         super().__init__()
         self._linear = orthogonal(nn.Linear(inputs, 1), VALUE_GAIN)
 
     def forward(self, features: Tensor) -> Tensor:
-        """[...]."""
-        return self._linear(features).squeeze(-1)
+        """Return values [...]."""
+        return in_float32(self._linear, features).squeeze(-1)
+
+
+def in_float32(layer: nn.Linear, features: Tensor) -> Tensor:
+    """Apply a layer in float32, also where `learner.precision=bfloat16` runs the network under autocast.
+
+    bfloat16 has 8 significant bits: at 80 its steps are 0.5, so most values of a batch would round to the same number.
+    """
+    device = features.device.type
+    if not torch.is_autocast_enabled(device):  # the actor's case: entering a context would cost more than the layer
+        return layer(features)
+    with torch.autocast(device, enabled=False):
+        return layer(features.float())
 
 
 def policy_head(inputs: int, action: ActionSpec) -> nn.Module:
-    """The head for an action space."""
+    """Make the head for an action space."""
     return ChoiceHead(inputs, action) if action.choices else GaussianHead(inputs, action)

@@ -1,9 +1,10 @@
-"""Every format carries every kind of policy out of Pronk, and the program beside it acts as `pronk.load` does."""
+"""Every format exports every kind of policy, and the program beside the file acts as `pronk.load` does."""
 
 from __future__ import annotations
 
 import functools
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -17,12 +18,14 @@ import pytest
 import torch
 from own_parts import Album, Diary
 from safetensors import safe_open
+from safetensors.numpy import save_file
 
 from pronk import cli
 from pronk.config import Config, load_config, resolve
 from pronk.evaluation.playing import load
-from pronk.exports import FORMATS
-from pronk.exports.exporting import LARGEST_DIFFERENCE, Exported, Moment, export, largest_difference
+from pronk.exports import FORMATS, Exported, export
+from pronk.exports.comparing import Sample, largest_difference
+from pronk.exports.exporting import LARGEST_DIFFERENCE
 from pronk.metrics import Metrics
 from pronk.runs.checkpoint import RunDirectory
 from pronk.starting import learner_for, spec_of
@@ -100,33 +103,29 @@ def test_every_other_policy_leaves_too(case: str, to: str, exported: Callable[[s
     check(exported(case, to))
 
 
-# ---- without Pronk
+# ---- the program beside the file
 
 ACTS = """
 import json, runpy, sys
 import numpy as np
-sys.modules["pronk"] = None  # cannot be imported
-answers = {}
-for program in sys.argv[2:]:
-    act = runpy.run_path(program)["act"]
-    answers[program] = []
-    for moment in np.load(sys.argv[1], allow_pickle=True):
-        answers[program].append(np.asarray(act(**moment)).tolist())
-try:
-    import pronk
-except ImportError:
-    print(json.dumps(answers))
+if not sys.argv[1].endswith("safetensors.py"):
+    sys.modules["pronk"] = None  # cannot be imported
+act = runpy.run_path(sys.argv[1])["act"]
+print(json.dumps([np.asarray(act(**moment)).tolist() for moment in np.load(sys.argv[2], allow_pickle=True)]))
 """
 
 
-def acted(folder: Path, moments: list[dict[str, Any]], *programs: Path) -> dict[str, Any]:
-    """What programs answer in a process that has no Pronk."""
+def acted(folder: Path, moments: list[dict[str, Any]], program: Path) -> list[Any]:
+    """The actions of a program in a process of its own; without Pronk, unless the program only loads weights."""
     folder.mkdir()
     np.save(folder / "moments.npy", np.array(moments, object), allow_pickle=True)
-    command = [sys.executable, "-I", "-c", ACTS, str(folder / "moments.npy"), *map(str, programs)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100, cwd=folder)
+    command = [sys.executable, "-c", ACTS, str(program), str(folder / "moments.npy")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, cwd=folder, env=WITH_SUPPORT)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
+
+
+WITH_SUPPORT = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}  # for own_parts
 
 
 def episode(env: Any, first: bool, reward: bool, count: int = 12) -> list[dict[str, Any]]:
@@ -144,16 +143,14 @@ def episode(env: Any, first: bool, reward: bool, count: int = 12) -> list[dict[s
     return moments
 
 
+@pytest.mark.parametrize("to", FORMATS)
 @pytest.mark.parametrize("case", ["labels, start, lstm, last", "many choices, pictures, last"])
 def test_the_program_beside_it_acts_as_pronk_does(
-    case: str, exported: Callable[[str, str], Exported], tmp_path: Path
+    case: str, to: str, exported: Callable[[str, str], Exported], tmp_path: Path
 ) -> None:
-    programs = []
-    for to in FORMATS:
-        done = exported(case, to)
-        for file in (done.file, done.program):
-            shutil.copy(file, tmp_path)  # anywhere, but together
-        programs.append(tmp_path / done.program.name)
+    done = exported(case, to)
+    for file in (done.file, done.program):
+        shutil.copy(file, tmp_path)  # anywhere, but together
     moments = episode(Diary("dict") if "labels" in case else Album(places=3), first=True, reward=True)
     player, expected = load(done.file.parents[1], deterministic=True), []
     for moment in moments:
@@ -161,27 +158,26 @@ def test_the_program_beside_it_acts_as_pronk_does(
             player.reset()
         expected.append(np.asarray(player.act(moment["observation"], moment["reward"])).tolist())
     assert len({str(action) for action in expected}) > 1
-    answers = acted(tmp_path / "no_pronk", moments, *programs)
-    assert len(answers) == len(FORMATS)
-    assert all(actions == expected for actions in answers.values()), (expected, answers)
+    assert acted(tmp_path / "elsewhere", moments, tmp_path / done.program.name) == expected
 
 
-def test_a_first_that_is_not_told_changes_what_is_done(tmp_path: Path) -> None:
+def test_setting_first_changes_the_actions(tmp_path: Path) -> None:
     run = tmp_path / "run"
     a_run(run, *CASES["own"], "env.kwargs.options=7")
-    [program] = [export(run, "torchscript").program]
+    program = export(run, "torchscript").program
     moments = episode(Album(options=7), first=True, reward=False)
-    told, untold = ([{**moment, "first": moment["first"] and tell} for moment in moments] for tell in (True, False))
-    one, other = (next(iter(acted(tmp_path / str(i), m, program).values())) for i, m in enumerate((told, untold)))
+    never = [{**moment, "first": False} for moment in moments]
+    one, other = acted(tmp_path / "first", moments, program), acted(tmp_path / "never", never, program)
     assert one[:7] == other[:7]
     assert one[7:] != other[7:]
 
 
-def test_the_program_runs_as_it_is(tmp_path: Path) -> None:
-    a_run(tmp_path / "run", "CartPole-v1")
-    program = export(tmp_path / "run", "safetensors").program
-    done = subprocess.run([sys.executable, "-I", str(program)], capture_output=True, text=True, timeout=100)
-    assert done.stdout in ("0\n", "1\n"), done.stderr
+@pytest.mark.parametrize(("case", "to"), [("mlp", "onnx"), ("tuple", "torchscript"), ("mask", "torchscript")])
+def test_the_program_runs_as_it_is(case: str, to: str, exported: Callable[[str, str], Exported]) -> None:
+    program = exported(case, to).program
+    command = [sys.executable, str(program)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, env=WITH_SUPPORT)
+    assert done.stdout.strip().isdigit(), done.stderr
     assert len([line for line in program.read_text().splitlines() if line.strip()]) < 35
 
 
@@ -240,12 +236,11 @@ def test_another_choice_counts_by_how_much_less_likely_it_is(tmp_path: Path) -> 
     class Policy:
         action = type("Spec", (), {"choices": (2,), "shape": ()})
 
-    def difference(logits: list[float], action: int) -> float:
-        told = np.array([logits], np.float32)
-        expected = {"action": np.array([7]), "logits": told}  # 7 stands for the first choice
-        return largest_difference(
-            lambda _: {"action": np.array([action]), "logits": told}, Policy, [Moment({}, expected)]
-        )  # type: ignore[arg-type]
+    def difference(scores: list[float], action: int) -> float:
+        logits = np.array([scores], np.float32)
+        expected = {"action": np.array([7]), "logits": logits}  # 7 is the first choice in the environment's units
+        outputs = {"action": np.array([action]), "logits": logits}
+        return largest_difference(lambda _: outputs, Policy, [Sample({}, expected)])  # type: ignore[arg-type]
 
     assert difference([1.0, 1.0], 8) == 0.0
     assert difference([1.0, 0.5], 7) == 0.0
@@ -257,12 +252,14 @@ def test_another_choice_counts_by_how_much_less_likely_it_is(tmp_path: Path) -> 
 def test_a_missing_package_is_said_with_its_extra(to: str, package: str, tmp_path: Path, monkeypatch: Any) -> None:
     a_run(tmp_path / "run", "CartPole-v1")
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(UserError, match=rf"--to {to} needs the package {package}: pip install 'pronk\[export\]'"):
+    with pytest.raises(UserError, match=rf"the {to} format needs the package {package}: pip install 'pronk\[export\]'"):
         export(tmp_path / "run", to)
 
 
 def test_mistakes_are_said(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"'onx' is not one of onnx, torchscript, safetensors \(did you mean 'onnx'"):
+    with pytest.raises(
+        UserError, match=r"no export format 'onx' \(did you mean 'onnx'\?\); there are onnx, torchscript"
+    ):
         export(tmp_path / "run", "onx")
     with pytest.raises(UserError, match="no run directory"):
         export(tmp_path / "run")
@@ -276,6 +273,18 @@ def test_mistakes_are_said(tmp_path: Path) -> None:
         checkpoint.unlink()
     with pytest.raises(UserError, match="no checkpoint"):
         export(tmp_path / "run")
+
+
+def test_a_safetensors_file_that_is_not_an_exported_policy_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "torn.safetensors").write_bytes(b"\xff" * 20)
+    save_file({"weight": np.zeros(3)}, tmp_path / "other.safetensors")
+    for name, words in {
+        "torn": "cannot read",
+        "gone": "cannot read",
+        "other": "was not written by `pronk export`",
+    }.items():
+        with pytest.raises(UserError, match=words):
+            load(tmp_path / f"{name}.safetensors")
 
 
 # ---- the command
@@ -293,7 +302,7 @@ def test_the_command_tells_what_it_did(tmp_path: Path, monkeypatch: Any, capsys:
     code, out, err = pronk("export", "mine", "--to", "torchscript", "--out", "here.pt", "--best")
     assert (code, err) == (0, "")
     assert out.startswith("here.pt (")
-    for words in ("over 256 observations", "state.cell", "float32 [batch, 16]", "python here_torchscript.py", "note: "):
+    for words in ("over 256 observations", "state.cell", "float32 [batch, 16]", ": here_torchscript.py", "note: "):
         assert words in out
     code, out, err = pronk("export", "last", "--to", "safetensors", "--json")
     told = json.loads(out)

@@ -6,7 +6,16 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pronk.losses.corrections import CORRECTIONS, EPSILON, SCORES, one_step, uncorrected, vtrace
+from pronk.losses.corrections import (
+    CORRECTIONS,
+    EPSILON,
+    LARGEST_RATIO,
+    LARGEST_TARGET,
+    SCORES,
+    one_step,
+    uncorrected,
+    vtrace,
+)
 
 INVALID = -math.inf
 bars = st.sampled_from([None, 0.3, 1.0, 2.5])
@@ -105,6 +114,49 @@ def test_none_and_epsilon_take_every_valid_step_as_on_policy(case, lambda_):
     assert CORRECTIONS["none"] is CORRECTIONS["epsilon"] is uncorrected
     targets = uncorrected(*case, rho_bar=0.1, c_bar=0.1, pg_rho_bar=0.1, lambda_=lambda_)
     assert_follows_paper(targets, case, counts, lambda x: lambda_ * counts(x), counts)
+
+
+UNCLIPPED = {"rho_bar": None, "c_bar": None, "pg_rho_bar": None}
+
+
+@settings(deadline=None, derandomize=True, max_examples=100)
+@given(cases(), st.sampled_from([15.0, 50.0, 100.0, 1e4, 3e38]), st.integers(0, 8), st.booleans(), lambdas)
+def test_a_ratio_that_overflows_float32_is_as_large_as_a_ratio_can_be(case, log_ratio, step, on_target, lambda_):
+    """exp(100) is inf in float32, and inf times a TD error of zero was NaN."""
+    step %= len(case.reward)
+    case.log_rho[step] = log_ratio
+    if on_target:
+        case.reward[step] = case.discount[step] = case.value[step] = 0.0
+    targets = vtrace(*(array.float() for array in case), **UNCLIPPED, lambda_=lambda_)
+
+    def ratio(log_rho):
+        return min(LARGEST_RATIO, math.exp(min(log_rho, 700.0)))
+
+    for b in range(case.reward.shape[1]):
+        log_rho, discount, reward, value = (array[:, b].tolist() for array in case[:4])
+        rho = [ratio(x) for x in log_rho]
+        expected = paper_targets(
+            rho, [lambda_ * x for x in rho], rho, discount, reward, value, case.bootstrap[b].item()
+        )
+        largest = max(map(abs, [x for column in expected for x in column]))
+        slack = {"rel": 1e-4, "abs": 1e-4 + 1e-6 * largest}  # a small number may be the difference of two large ones
+        assert targets.value[:, b].tolist() == pytest.approx(expected[0], **slack)
+        assert targets.advantage[:, b].tolist() == pytest.approx(expected[1], **slack)
+
+
+@pytest.mark.parametrize("lambda_", [0.5, 1.0])
+@pytest.mark.parametrize("bars", [UNCLIPPED, {"rho_bar": 100.0, "c_bar": 100.0}])
+def test_a_trace_of_large_ratios_grows_to_a_limit_and_stays_a_number(bars, lambda_):
+    log_rho, discount = torch.full((200, 1), 1e4), torch.full((200, 1), 0.99)
+    discount[100], log_rho[50] = 0.0, INVALID
+    targets = vtrace(
+        log_rho, discount, torch.ones(200, 1), torch.zeros(200, 1), torch.zeros(1), **bars, lambda_=lambda_
+    )
+    for array in targets:
+        assert array.isfinite().all()
+        assert 0.9 * LARGEST_TARGET < array.max() <= LARGEST_TARGET
+    assert targets.value[50] == targets.advantage[50] == 0
+    assert targets.value[100] == min(100.0 if bars["rho_bar"] else LARGEST_RATIO, LARGEST_RATIO)
 
 
 @pytest.mark.parametrize("name", CORRECTIONS)

@@ -1,4 +1,4 @@
-"""Observation -> action, with the newest parameters. The actor's half of the network."""
+"""Acts in this process, with a network of its own."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pronk.parameters import ParameterBlock
 from pronk.types import Array, Parameters, Tree, map_tree
 
 
-class Policy:
-    """Acts for N environments, and carries their core states from step to step."""
+class LocalPolicy:
+    """See `Policy`. With `deterministic` it takes the most likely action instead of a sample."""
 
     def __init__(self, network: Network, count: int, seed: int, deterministic: bool = False) -> None:
         self._network = network.eval()
@@ -21,27 +21,25 @@ class Policy:
         self._state = network.initial_state(count)
         self.version = -1
 
+    @property
+    def state(self) -> Tree:
+        """See `Policy.state`."""
+        return map_tree(lambda tensor: tensor.numpy(), self._state)
+
     def load(self, parameters: Parameters) -> None:
-        """Take over newer weights."""
+        """See `Policy.load`."""
         if parameters.version != self.version:
             self._block.load(torch.from_numpy(parameters.block))
             self.version = parameters.version
 
-    @property
-    def parameters_nbytes(self) -> int:
-        """Size of the block that `load` takes."""
-        return self._block.nbytes
-
-    @property
-    def state(self) -> Tree:
-        """[N, ...] the core's state before the next observation, as NumPy arrays."""
-        return map_tree(lambda tensor: tensor.numpy(), self._state)
-
     @torch.inference_mode()
     def act(self, observation: Tree, first: Array) -> tuple[np.ndarray, np.ndarray]:
-        """Observation [N, ...] and first [N] -> actions [N, ...] and their log probabilities [N]."""
-        seen = map_tree(lambda array: torch.from_numpy(array).unsqueeze(0), observation)
-        policy, self._state = self._network.policy(seen, torch.from_numpy(first).unsqueeze(0), self._state)
-        distribution = self._network.distribution(policy, seen)
+        """See `Policy.act`."""
+        timed = map_tree(lambda array: torch.from_numpy(array).unsqueeze(0), observation)  # T = 1
+        policy, self._state = self._network.policy(timed, torch.from_numpy(first).unsqueeze(0), self._state)
+        distribution = self._network.distribution(policy, timed)
         action = distribution.mode() if self._deterministic else distribution.sample(self._generator)
         return action[0].numpy(), distribution.log_prob(action)[0].numpy()
+
+    def close(self) -> None:
+        """See `Policy.close`."""

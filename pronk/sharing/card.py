@@ -1,4 +1,4 @@
-"""The card of a shared policy: what it plays, how well, how it was made, how to use it."""
+"""The README of a shared policy: what it plays, how well, how it was trained, how to use it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from pronk import __version__
 from pronk.config import Config, plain_yaml
 
-# Blocks are joined rather than formatted: a program and a configuration are full of braces.
+# Blocks are joined, not formatted: a program and a configuration are full of braces.
 
 
 def card(name: str, environment: str, config: Config, scores: dict[str, Any], program: str) -> str:
@@ -20,10 +20,10 @@ def card(name: str, environment: str, config: Config, scores: dict[str, Any], pr
         "![Mean return over environment steps](curve.png)",
         table(scores),
         "## Use it",
-        "Without Pronk; this is `model_safetensors.py`, beside the weights:",
+        "With `pip install 'pronk[export]'`; this is `model_safetensors.py`, beside the weights:",
         f"```python\n{program.rstrip()}\n```",
         "## Train it again",
-        "`config.yaml` is the whole configuration:",
+        "`config.yaml` is the complete configuration:",
         f"```sh\npronk train config.yaml --seed {config.run.seed}\npronk eval last\n```",
         f"<details><summary>config.yaml</summary>\n\n```yaml\n{config.to_yaml().rstrip()}\n```\n\n</details>",
     ]
@@ -31,7 +31,7 @@ def card(name: str, environment: str, config: Config, scores: dict[str, Any], pr
 
 
 def front_matter(name: str, environment: str, evaluation: dict[str, Any] | None) -> dict[str, Any]:
-    """What the Hub reads."""
+    """The fields that the Hub shows and searches."""
     front: dict[str, Any] = {
         "library_name": "pronk",
         "pipeline_tag": "reinforcement-learning",
@@ -46,15 +46,15 @@ def front_matter(name: str, environment: str, evaluation: dict[str, Any] | None)
 
 
 def table(scores: dict[str, Any]) -> str:
-    """The figures."""
+    """The scores as a Markdown table."""
     training, evaluation = scores["training"], scores["evaluation"]
     rows = []
     if evaluation:
-        how = "likeliest actions" if evaluation["deterministic"] else "sampled actions"
+        how = "most probable actions" if evaluation["deterministic"] else "sampled actions"
         rows.append(("mean return", f"{plus_minus(evaluation)} over {evaluation['episodes']} episodes, {how}"))
-        rows.append(("worst, best", f"{evaluation['min']:.1f}, {evaluation['max']:.1f}"))
+        rows.append(("min, max", f"{evaluation['min']:.1f}, {evaluation['max']:.1f}"))
         if "human_normalised" in evaluation:
-            rows.append(("of a human's score", f"{evaluation['human_normalised']:.0%}"))
+            rows.append(("human-normalised", f"{evaluation['human_normalised']:.0%}"))
     minutes, seconds = divmod(round(training["wall_seconds"]), 60)
     rows += [
         ("trained for", f"{training['env_steps']:,} steps, {training['updates']:,} updates, {minutes} min {seconds} s"),
@@ -63,5 +63,4 @@ def table(scores: dict[str, Any]) -> str:
 
 
 def plus_minus(evaluation: dict[str, Any]) -> str:
-    """Mean and standard deviation over episodes."""
     return f"{evaluation['mean']:.1f} +/- {evaluation['std']:.1f}"

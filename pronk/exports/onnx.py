@@ -1,4 +1,4 @@
-"""ONNX: one file for onnxruntime and for most other engines, in any language. The batch is as wide as you like."""
+"""ONNX: one file for onnxruntime and most other engines, in any language, with a batch of any size."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ import torch
 from torch import Tensor
 
 from pronk.config.named import import_extra
-from pronk.exports.base import Run
-from pronk.exports.plain_policy import PlainPolicy
+from pronk.exports.plain_policy import ArrayFunction, PlainPolicy
 from pronk.types import Failure
 
 
@@ -29,10 +28,10 @@ class Onnx:
     def __init__(self, policy: PlainPolicy) -> None:
         self._policy = policy
         for package in ("onnx", "onnxscript", "onnxruntime"):
-            import_extra(package, "--to onnx", "export")
+            import_extra(package, "the onnx format", "export")
 
     def write(self, path: Path, example: tuple[Tensor, ...], facts: str) -> None:
-        """Through torch.export, which is what PyTorch means to keep."""
+        """Export through torch.export, the exporter that PyTorch maintains."""
         import onnx
 
         batch = torch.export.Dim("batch")
@@ -49,17 +48,15 @@ class Onnx:
                 )
         except torch.onnx.errors.OnnxExporterError as error:
             cause = str(error.__cause__ or error).strip().splitlines()[0]
-            raise Failure(
-                f"PyTorch cannot export this network to ONNX: {cause}; --to safetensors always works"
-            ) from error
+            raise Failure(f"PyTorch cannot export this network to ONNX: {cause}; safetensors always works") from error
         assert program is not None
-        model = forget_origins(program.model_proto)
+        model = without_origins(program.model_proto)
         onnx.helper.set_model_props(model, {"pronk": facts})
         onnx.checker.check_model(model)
         onnx.save(model, path)
 
-    def open(self, path: Path) -> Run:
-        """By onnxruntime, on one thread of the CPU."""
+    def open(self, path: Path) -> ArrayFunction:
+        """Load with onnxruntime, on one thread of the CPU."""
         import onnxruntime
 
         options = onnxruntime.SessionOptions()
@@ -67,13 +64,13 @@ class Onnx:
         session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
         names = list(self._policy.outputs)
 
-        def run(given: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-            return dict(zip(names, session.run(names, given), strict=True))
+        def run(inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+            return dict(zip(names, session.run(names, inputs), strict=True))
 
         return run
 
-    def use(self, file: str) -> list[str]:
-        """See `Format.use`."""
+    def program(self, file: str) -> list[str]:
+        """See `Format.program`."""
         return [
             "import onnxruntime",
             "",
@@ -81,14 +78,14 @@ class Onnx:
             "names = [output.name for output in session.get_outputs()]",
             "",
             "",
-            "def run(given):",
-            "    return dict(zip(names, session.run(names, given)))",
+            "def run(inputs):",
+            "    return dict(zip(names, session.run(names, inputs)))",
         ]
 
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """The exporter tells of its progress and of packages that it would know how to use."""
+    """Silence the exporter, which prints its progress and warns of optional packages."""
     before, nowhere = logging.root.manager.disable, io.StringIO()
     with warnings.catch_warnings(), contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
         warnings.simplefilter("ignore")
@@ -99,8 +96,8 @@ def quiet() -> Iterator[None]:
             logging.disable(before)
 
 
-def forget_origins(model: Any) -> Any:
-    """Without the exporter's notes: they hold the paths of source files on this machine."""
+def without_origins(model: Any) -> Any:
+    """Remove the exporter's notes: they contain paths of source files on this machine."""
     graph = model.graph
     for part in (*graph.node, *graph.input, *graph.output, *graph.value_info, *graph.initializer, graph, model):
         part.ClearField("metadata_props")

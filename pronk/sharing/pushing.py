@@ -1,0 +1,130 @@
+"""Shares a trained policy: gathers weights, configuration, scores, curve and card in a folder, and may send it to the
+Hugging Face Hub.
+
+Only the files listed in FILES leave this machine: no logs, no checkpoints, no paths, nothing of the user's account.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pronk.config import validate
+from pronk.config.named import import_extra
+from pronk.runs.reading import Run
+from pronk.sharing.card import card
+from pronk.types import Failure, UserError
+
+if TYPE_CHECKING:
+    from pronk.runs.checkpoint import RunDirectory
+
+FILES = ("README.md", "config.yaml", "curve.png", "model.safetensors", "model_safetensors.py", "scores.json")
+MARK = "library_name: pronk"  # in every card that Pronk wrote
+LOCAL = ("./", "../", "/", "~")
+SCORES = ("episodes", "mean", "std", "min", "max", "mean_length", "human_normalised", "deterministic")
+
+
+class Pushed(NamedTuple):
+    """Where the policy is now, its files and its scores."""
+
+    place: str
+    files: list[Path]
+    scores: dict[str, Any]
+
+
+def push(run: str | Path, repo: str, *, best: bool = False, episodes: int = 20, public: bool = False) -> Pushed:
+    """Share a run's newest (or best) policy as `owner/name` on the Hub, or in a folder (`./name`).
+
+    Where the run has no evaluation of that checkpoint, `episodes` episodes are played for the score (0: none).
+    """
+    from pronk.runs.checkpoint import find_run
+
+    if episodes < 0:
+        raise UserError(f"episodes must be at least 0, got {episodes}")
+    is_local = repo.startswith(LOCAL) or repo in (".", "..")
+    if not is_local and not re.fullmatch(r"[\w.-]+/[\w.-]+", repo):
+        raise UserError(f"{repo!r} is neither owner/name on the Hub nor a folder; write a folder as ./{repo}")
+    directory = find_run(str(run))
+    if is_local:
+        folder = Path(repo).expanduser()
+        refuse_foreign(folder)
+        scores = gather(directory, folder, folder.resolve().name, best, episodes)
+        return Pushed(str(folder), [folder / name for name in FILES], scores)
+    import_extra("huggingface_hub", "pushing to the Hub", "hub")
+    with tempfile.TemporaryDirectory(prefix="pronk-push-") as temporary:
+        folder = Path(temporary)
+        scores = gather(directory, folder, repo, best, episodes)
+        place = send(folder, repo, public)
+    return Pushed(place, [Path(name) for name in FILES], scores)
+
+
+def refuse_foreign(folder: Path) -> None:
+    """Refuse a folder with files that `push` did not write."""
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"{folder} is a file; name a folder")
+    readme = folder / "README.md"
+    pushed = readme.is_file() and MARK in readme.read_text(encoding="utf-8", errors="replace")
+    if folder.is_dir() and any(folder.iterdir()) and not pushed:
+        raise UserError(f"{folder} contains files that `pronk push` did not write; choose another folder")
+
+
+def gather(directory: RunDirectory, folder: Path, name: str, best: bool, episodes: int) -> dict[str, Any]:
+    """Write FILES into the folder; returns the scores."""
+    from pronk.evaluation.playing import checkpoint_of
+    from pronk.exports import export
+    from pronk.plotting import plot
+    from pronk.runs.checkpoint import write_atomically
+
+    state = checkpoint_of(directory, best)
+    config = validate(state["config"])
+    environment = config.env.game or config.env.id
+    exported = export(directory.path, "safetensors", folder / "model.safetensors", best=best)
+    scores = {
+        "training": {key: state["metrics"][key] for key in ("env_steps", "updates", "episodes", "wall_seconds")},
+        "evaluation": evaluation_of(directory, state["metrics"]["env_steps"], best, episodes),
+    }
+    plot(directory.path, folder / "curve.png", only=["return"], title=f"{environment}, seed {config.run.seed}")
+    write_atomically(folder / "config.yaml", config.to_yaml().encode())
+    write_atomically(folder / "scores.json", (json.dumps(scores, indent=2) + "\n").encode())
+    program = exported.program.read_text(encoding="utf-8")
+    write_atomically(folder / "README.md", card(name, environment, config, scores, program).encode())
+    return scores
+
+
+def evaluation_of(directory: RunDirectory, steps: int, best: bool, episodes: int) -> dict[str, Any] | None:
+    """The run's own evaluation of this checkpoint; else play now. None where neither is wanted."""
+    from pronk.evaluation.playing import evaluate
+
+    known = [line for line in Run(directory.path).evaluations if line.get("env_steps") == steps]
+    if known:
+        return {key: known[-1][key] for key in SCORES if key in known[-1]}
+    if episodes == 0:
+        return None
+    summary = evaluate(directory.path, episodes, best=best).summary()
+    return {key: summary[key] for key in SCORES if key in summary} | {"deterministic": False}
+
+
+def send(folder: Path, repo: str, public: bool) -> str:
+    """Upload the folder; returns the address. A repository made for it is private, unless `public`."""
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import LocalTokenNotFoundError
+
+    api = HfApi(library_name="pronk")
+    try:
+        url = api.create_repo(repo, private=not public, exist_ok=True)
+        if not public and not api.model_info(repo).private:
+            raise UserError(f"{repo} is a public repository; choose the option `public` to push to it")
+        api.upload_folder(
+            repo_id=repo, folder_path=folder, allow_patterns=list(FILES), commit_message="Push from Pronk"
+        )
+    except LocalTokenNotFoundError:
+        raise UserError("not logged in to the Hub; run `hf auth login`, or set HF_TOKEN") from None
+    except UserError:
+        raise
+    except Exception as error:  # network and service errors; the classes differ between versions of the package
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise Failure(f"cannot push to {repo}: {reason}") from error
+    return str(url)
