@@ -19,7 +19,7 @@ import torch
 from pronk.config import load_config
 from pronk.envs import probe_spec
 from pronk.networks import make_network
-from pronk.runs.checkpoint import RunDirectory
+from pronk.runs.directory import RunDirectory
 from pronk.starting import train
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for examples/, here and in the actors
@@ -67,7 +67,7 @@ def print_values(path: Path) -> None:
     run = RunDirectory.open(path)
     config = run.load_config()
     network = make_network(probe_spec(config), config.network)
-    network.load_state_dict(run.restore()[0]["learner"]["network"])
+    network.load_state_dict(run.checkpoints.restore()[0]["learner"]["network"])
     left = torch.arange(1, 6)
     observation = torch.stack([left / 5, torch.zeros(5)], 1).unsqueeze(0)
     values = network(observation, torch.zeros(1, 5, dtype=torch.bool), {}).value[0]

@@ -18,7 +18,7 @@ from pronk.learner import Learner
 from pronk.learners import Left, Place, find_place, following, leading
 from pronk.processes.failures import own_failures, time_limit
 from pronk.processes.freed_memory import keep_freed_memory
-from pronk.runs.checkpoint import RunDirectory
+from pronk.runs.directory import RunDirectory
 from pronk.sinks import Sink
 from pronk.sinks.outside import check_sinks
 from pronk.training import Say, Training

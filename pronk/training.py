@@ -37,8 +37,8 @@ from pronk.metrics import Metrics
 from pronk.optimisers import scheduled_rate
 from pronk.processes.failures import own_failures
 from pronk.processes.interrupts import Interrupted, Interrupts
-from pronk.runs.broken_batch import keep_broken_batch
-from pronk.runs.checkpoint import RunDirectory
+from pronk.runs.broken_batch import save_broken_batch
+from pronk.runs.directory import RunDirectory
 from pronk.seeding import further_learner_seed
 from pronk.sinks import Sink
 from pronk.sinks.jsonl import JsonLines
@@ -225,7 +225,7 @@ class Training:
             "config": self._recorded.model_dump(),
         }
         try:
-            self._saved = self._run.save(state, self._config.checkpoint.keep, best)
+            self._saved = self._run.checkpoints.save(state, self._config.checkpoint.keep, best)
             self._best = standing if standing is not None and best else self._best
             self._evaluator.offer(self._saved)
         except (OSError, RuntimeError) as error:
@@ -235,15 +235,15 @@ class Training:
 
     def _restore(self) -> None:
         """Go on from the newest checkpoint, with the configuration as it is now."""
-        state, problems = self._run.restore()
+        state, problems = self._run.checkpoints.restore()
         for path, problem in problems.items():
             path.rename(path.with_suffix(".broken"))  # it would count as the newest
             self._say(f"{problem}; set aside, going back to the one before it")
         self._learner.load_state(state["learner"])
         self._metrics.load_state(state["metrics"])
         self._best = tuple(state["best"])
-        self._saved = self._run.saved()[-1]
-        self._run.go_on(self._recorded, self._metrics.updates)
+        self._saved = self._run.checkpoints.saved()[-1]
+        self._run.prepare_resume(self._recorded, self._metrics.updates)
 
     def _keep_broken_batch(self, error: NonFinite) -> BrokenGradient:
         rank = self._group.rank
@@ -251,7 +251,7 @@ class Training:
             others = ", ".join(map(str, self._broken))
             return BrokenGradient(f"{error}, in learner {others}, whose log says more; no weights were touched")
         path = self._run.path / (f"broken_batch-learner-{rank:03d}.pt" if rank else "broken_batch.pt")
-        kept = keep_broken_batch(error.batch, self._learner.state()["network"], path)
+        kept = save_broken_batch(error.batch, self._learner.state()["network"], path)
         return BrokenGradient(
-            f"{error}; {kept}. A smaller optimiser.learning_rate or optimiser.max_gradient_norm often helps"
+            f"{error}; {kept}; a smaller optimiser.learning_rate or optimiser.max_gradient_norm often helps"
         )

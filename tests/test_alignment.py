@@ -18,7 +18,7 @@ from pronk.layout import UnrollLayout
 from pronk.learner import Learner
 from pronk.networks import Network
 from pronk.processes.interrupts import Interrupts
-from pronk.runs.checkpoint import RunDirectory
+from pronk.runs.directory import RunDirectory
 from pronk.seeding import actor_seeds
 from pronk.transport.local import LocalTransport
 from pronk.types import Unroll, map_tree, map_unroll

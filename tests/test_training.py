@@ -14,7 +14,7 @@ from processes import read_metrics
 from pronk import training
 from pronk.actors import Play
 from pronk.config import load_config, resolve
-from pronk.runs.checkpoint import RunDirectory
+from pronk.runs.directory import RunDirectory
 from pronk.starting import learner_for, spec_of
 from pronk.transport.local import LocalTransport
 from pronk.types import Parameters

@@ -89,7 +89,7 @@ def plan_of(
     source: str, overrides: list[str] | None, seed: int | None, resume: bool, run_dir: Path | None
 ) -> tuple[Config, str, Path | None]:
     """What to train, what to call it, and where."""
-    from pronk.runs.checkpoint import find_run, plain_name
+    from pronk.runs.directory import find_run, plain_name
 
     changes = [*(overrides or []), *([f"run.seed={seed}"] if seed is not None else [])]
     if not resume:
@@ -140,14 +140,14 @@ def evaluate_newest(source: str, changes: list[str], run_dir: Path | None) -> No
     """
     from pronk.cli.evaluate import show_evaluation
     from pronk.evaluation.playing import evaluate
-    from pronk.runs.checkpoint import find_run, newest_run_of
+    from pronk.runs.directory import find_run, newest_run_of
 
     for change in changes:
         if not change.startswith("evaluation."):
             raise UserError(f"{change}: -t evaluate plays a run as it was trained; only evaluation.* can be changed")
     settings = load_config(source, changes).evaluation
     run = find_run(str(run_dir)) if run_dir else newest_run_of(source)
-    out.print(Text(f"{run.path}, {run.newest().name}:"), soft_wrap=True)
+    out.print(Text(f"{run.path}, {run.checkpoints.newest().name}:"), soft_wrap=True)
     played = evaluate(run.path, settings.episodes, deterministic=settings.deterministic, seed=settings.seed)
     show_evaluation(played.summary())
 

@@ -22,7 +22,7 @@ from pronk.cluster.mirror import Incoming
 from pronk.cluster.plan import Plan, Seat
 from pronk.cluster.progress import Progress
 from pronk.processes.interrupts import INTERRUPTED, Interrupted, Interrupts
-from pronk.runs.checkpoint import RunDirectory
+from pronk.runs.directory import RunDirectory
 from pronk.types import Failure, UserError
 
 LOOK_SECONDS = 0.05

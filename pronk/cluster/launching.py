@@ -18,7 +18,7 @@ from pronk.cluster.plan import Plan
 from pronk.cluster.progress import Progress
 from pronk.cluster.ssh import OverSsh
 from pronk.config import Config
-from pronk.runs.checkpoint import RunDirectory, make_new, plain_name
+from pronk.runs.directory import RunDirectory, make_new, plain_name
 from pronk.runs.reading import RUNS
 from pronk.sinks import Sink
 from pronk.transport.security import is_loopback

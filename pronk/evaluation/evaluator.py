@@ -24,7 +24,7 @@ from pronk.config import ResolvedConfig
 from pronk.processes import child
 from pronk.processes.interrupts import Interrupted, Interrupts
 from pronk.runs import json_lines
-from pronk.runs.checkpoint import RunDirectory
+from pronk.runs.directory import RunDirectory
 from pronk.runs.json_lines import plain
 from pronk.sinks import EvaluationSink, Sink
 
@@ -69,7 +69,7 @@ class Evaluator:
         self._bury()
         if self._on:
             with contextlib.suppress(OSError):
-                self._run.let_go()
+                self._run.checkpoints.release()
 
     @property
     def chooses_best(self) -> bool:
@@ -122,7 +122,7 @@ class Evaluator:
 
     def _evaluate(self, checkpoint: Path) -> bool:
         try:
-            held = self._run.hold(checkpoint)
+            held = self._run.checkpoints.hold(checkpoint)
         except OSError as error:
             self._say(f"cannot keep {checkpoint} for its evaluation: {error}")
             return False
@@ -183,7 +183,7 @@ class Evaluator:
         self.last = {name: plain(value) for name, value in line.items()}
         self._task, self._deaths, self._faults = None, 0, 0
         try:
-            self._run.let_go(best)
+            self._run.checkpoints.release(best)
         except OSError as error:
             self._say(f"cannot mark the best checkpoint: {error}")
         for sink in self._sinks:
@@ -200,7 +200,7 @@ class Evaluator:
         if self._faults >= self._config.actors.max_failures:
             self._on, self._task = False, None
             with contextlib.suppress(OSError):
-                self._run.let_go()
+                self._run.checkpoints.release()
             self._say(
                 f"the evaluator failed {self._faults} times in a row ({brief}); the training goes on without it. "
                 f"Its log: {self._log}"

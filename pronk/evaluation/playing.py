@@ -21,7 +21,8 @@ from pronk.networks import Network, make_network
 from pronk.policies import Policy
 from pronk.policies.local import LocalPolicy
 from pronk.processes.failures import own_failures
-from pronk.runs.checkpoint import BEST, RunDirectory, find_run, load_checkpoint
+from pronk.runs.checkpoint import load_checkpoint
+from pronk.runs.directory import RunDirectory, find_run
 from pronk.seeding import evaluation_seeds
 from pronk.types import EnvSpec, UserError
 
@@ -149,8 +150,8 @@ def read_safetensors(path: Path) -> dict[str, Any]:
 def checkpoint_of(run: RunDirectory, best: bool) -> dict[str, Any]:
     """The best or the newest readable checkpoint."""
     if not best:
-        return run.restore()[0]
-    path = run.checkpoints / BEST
+        return run.checkpoints.restore()[0]
+    path = run.checkpoints.best
     if not path.exists():
         raise UserError(f"{run.path} has no best checkpoint: no episode had ended when the last one was written")
     return load_checkpoint(path)

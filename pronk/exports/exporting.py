@@ -26,7 +26,8 @@ from pronk.exports.comparing import ENVS, STEPS, Sample, largest_difference, pla
 from pronk.exports.plain_policy import PlainPolicy, action_units
 from pronk.exports.program import program_text
 from pronk.processes.failures import own_failures
-from pronk.runs.checkpoint import find_run, write_atomically
+from pronk.runs.atomic import write_atomically
+from pronk.runs.directory import find_run
 from pronk.types import ArraySpec, Failure, UserError
 
 LARGEST_DIFFERENCE = 1e-3  # room for float32 arithmetic in another order, not for a mistake; relative above 1

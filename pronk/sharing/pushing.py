@@ -19,7 +19,7 @@ from pronk.sharing.card import card
 from pronk.types import Failure, UserError
 
 if TYPE_CHECKING:
-    from pronk.runs.checkpoint import RunDirectory
+    from pronk.runs.directory import RunDirectory
 
 FILES = ("README.md", "config.yaml", "curve.png", "model.safetensors", "model_safetensors.py", "scores.json")
 MARK = "library_name: pronk"  # in every card that Pronk wrote
@@ -40,7 +40,7 @@ def push(run: str | Path, repo: str, *, best: bool = False, episodes: int = 20, 
 
     Where the run has no evaluation of that checkpoint, `episodes` episodes are played for the score (0: none).
     """
-    from pronk.runs.checkpoint import find_run
+    from pronk.runs.directory import find_run
 
     if episodes < 0:
         raise UserError(f"episodes must be at least 0, got {episodes}")
@@ -76,7 +76,7 @@ def gather(directory: RunDirectory, folder: Path, name: str, best: bool, episode
     from pronk.evaluation.playing import checkpoint_of
     from pronk.exports import export
     from pronk.plotting import plot
-    from pronk.runs.checkpoint import write_atomically
+    from pronk.runs.atomic import write_atomically
 
     state = checkpoint_of(directory, best)
     config = validate(state["config"])

@@ -124,7 +124,7 @@ def playing(
 
     from pronk.config import resolve, validate
     from pronk.evaluation.playing import checkpoint_of, restored_policy
-    from pronk.runs.checkpoint import find_run
+    from pronk.runs.directory import find_run
     from pronk.seeding import evaluation_seeds
 
     state = checkpoint_of(find_run(str(run)), best)

@@ -29,7 +29,7 @@ from pronk.actors import Play, local, playing
 from pronk.config import load_config, resolve
 from pronk.layout import UnrollLayout
 from pronk.processes.interrupts import Interrupts
-from pronk.runs.checkpoint import RunDirectory
+from pronk.runs.directory import RunDirectory
 from pronk.starting import learner_for, spec_of
 from pronk.transport import LearnerPort
 

@@ -10,7 +10,8 @@ import pytest
 
 import pronk.cli
 from pronk.config import load_config, preset_names, record, resolve
-from pronk.runs.checkpoint import RunDirectory, load_checkpoint
+from pronk.runs.checkpoint import load_checkpoint
+from pronk.runs.directory import RunDirectory
 from pronk.starting import train
 from pronk.types import UserError
 

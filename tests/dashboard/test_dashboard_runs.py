@@ -12,7 +12,7 @@ from made_runs import add_the_rest, make_run
 from processes import SIZES, Training, wait_until
 
 from pronk.dashboard import answers, runs
-from pronk.runs.checkpoint import RunDirectory
+from pronk.runs.directory import RunDirectory
 
 
 def state_of(path: Path) -> str:

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 import pytest
 from processes import SIZES, STEPS_PER_UPDATE, Training, assert_monotone, command_line, read_metrics, read_summary
 
-from pronk.runs.checkpoint import RunDirectory
+from pronk.runs.directory import RunDirectory
 
 OFTEN = "run.log_every_seconds=0.1"
 SOON = 60.0  # seconds: a busy machine takes its time, and what hangs here hangs for an hour
@@ -38,7 +38,7 @@ def assert_orderly_end(training: Training) -> None:
     assert "Traceback" not in training.err
     summary = read_summary(training.path)
     assert summary["outcome"] == "interrupted"
-    state, problems = RunDirectory.open(training.path).restore()
+    state, problems = RunDirectory.open(training.path).checkpoints.restore()
     assert not problems
     assert state["metrics"]["env_steps"] == summary["env_steps"] == training.metrics()[-1]["env_steps"]
 

@@ -30,7 +30,7 @@ from processes import (
 )
 
 from pronk.layout import UnrollLayout
-from pronk.runs.checkpoint import RunDirectory
+from pronk.runs.directory import RunDirectory
 from pronk.transport.shared_memory import SharedMemoryTransport
 from pronk.types import Parameters
 
@@ -103,10 +103,10 @@ def test_actors_end_with_a_killed_learner_and_resume_goes_on_from_its_checkpoint
 ) -> None:
     playing = trainings["playing"]
     run = RunDirectory(playing.path)
-    playing.wait_until(lambda: len(run.saved()) >= 2 and playing.metrics()[1:], "checkpoints")
+    playing.wait_until(lambda: len(run.checkpoints.saved()) >= 2 and playing.metrics()[1:], "checkpoints")
     assert len(playing.descendants()) >= 2
     kill_learner(playing)
-    saved = run.restore()[0]["metrics"]
+    saved = run.checkpoints.restore()[0]["metrics"]
     with open(run.metrics, "a") as file:
         file.write('{"wall_seconds": 1.5, "env_st')
 

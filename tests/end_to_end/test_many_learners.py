@@ -29,7 +29,7 @@ from processes import (
 )
 
 from pronk.config import load_config
-from pronk.runs.checkpoint import RunDirectory
+from pronk.runs.directory import RunDirectory
 
 pytestmark = pytest.mark.timeout(300)
 START, END = 150.0, 60.0  # seconds, on a busy machine; alone it takes a few
@@ -68,7 +68,7 @@ def assert_saved(training: Training, outcome: str) -> None:
     """The checkpoint, the summary and the last line of metrics agree."""
     summary = read_summary(training.path)
     assert summary["outcome"] == outcome
-    state, problems = RunDirectory.open(training.path).restore()
+    state, problems = RunDirectory.open(training.path).checkpoints.restore()
     assert not problems
     assert state["learner"]["version"] == state["metrics"]["updates"] == summary["updates"]
     assert state["metrics"]["env_steps"] == summary["env_steps"] == training.metrics()[-1]["env_steps"]

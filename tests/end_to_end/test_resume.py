@@ -9,7 +9,7 @@ from processes import SIZES, STEPS_PER_UPDATE, assert_monotone, command_line, re
 from test_serial_determinism import same
 
 from pronk.config import resolve
-from pronk.runs.checkpoint import RunDirectory
+from pronk.runs.directory import RunDirectory
 from pronk.starting import learner_for, spec_of
 from pronk.training import Training
 
@@ -45,7 +45,7 @@ def test_state_is_restored_bit_for_bit(optimiser: str, tmp_path: Path) -> None:
     changes = (*SERIAL, f"optimiser={optimiser}", "optimiser.momentum=0.5", "run.total_steps=3200")
     assert train(tmp_path / "run", *changes) == (0, "")
     run = RunDirectory(tmp_path / "run")
-    before = run.restore()[0]
+    before = run.checkpoints.restore()[0]
     assert all(tensor.any() for tensor in before["learner"]["optimiser"].values())
     config = run.load_config()
     resolved = resolve(config)
@@ -59,9 +59,9 @@ def test_state_is_restored_bit_for_bit(optimiser: str, tmp_path: Path) -> None:
 def test_resume_of_a_finished_run_changes_nothing(tmp_path: Path) -> None:
     assert train(tmp_path / "run", *SERIAL, "run.total_steps=3200") == (0, "")
     run = RunDirectory(tmp_path / "run")
-    before, lines = run.restore()[0], run.metrics.read_text()
+    before, lines = run.checkpoints.restore()[0], run.metrics.read_text()
     assert train(run.path, "--resume") == (0, "")
-    assert same(run.restore()[0]["metrics"], before["metrics"])
+    assert same(run.checkpoints.restore()[0]["metrics"], before["metrics"])
     assert run.metrics.read_text() == lines
     assert read_summary(run.path)["env_steps"] == 3200
 
@@ -86,7 +86,7 @@ def test_counters_and_schedule_go_on(run: RunDirectory) -> None:
 
 
 def test_lines_after_an_older_checkpoint_and_a_torn_one_are_forgotten(run: RunDirectory) -> None:
-    run.saved()[-1].unlink()
+    run.checkpoints.saved()[-1].unlink()
     with open(run.metrics, "a") as file:
         file.write('{"wall_seconds": 3.2, "env_steps": 35')
     assert train(run.path, "--resume", "run.total_steps=6400") == (0, "")
@@ -96,7 +96,7 @@ def test_lines_after_an_older_checkpoint_and_a_torn_one_are_forgotten(run: RunDi
 
 
 def test_torn_newest_checkpoint_falls_back_to_the_one_before_with_a_warning(run: RunDirectory) -> None:
-    newest = run.saved()[-1]
+    newest = run.checkpoints.saved()[-1]
     newest.write_bytes(newest.read_bytes()[:5000])
     code, err = train(run.path, "--resume", "run.total_steps=6400")
     assert code == 0
@@ -104,15 +104,15 @@ def test_torn_newest_checkpoint_falls_back_to_the_one_before_with_a_warning(run:
     assert newest.name in err
     assert "the one before" in err
     assert read_summary(run.path)["updates"] == 20
-    assert run.restore()[1] == {}
+    assert run.checkpoints.restore()[1] == {}
 
 
 def test_torn_newest_checkpoint_does_not_push_out_what_is_learnt_after_it(run: RunDirectory) -> None:
-    torn = run.saved()[-1].with_stem("000000999999")
-    torn.write_bytes(run.saved()[-1].read_bytes()[:5000])
+    torn = run.checkpoints.saved()[-1].with_stem("000000999999")
+    torn.write_bytes(run.checkpoints.saved()[-1].read_bytes()[:5000])
     code, err = train(run.path, "--resume", "run.total_steps=6400", "checkpoint.keep=1")
     assert code == 0, err
-    assert run.restore()[0]["metrics"]["env_steps"] == 6400
+    assert run.checkpoints.restore()[0]["metrics"]["env_steps"] == 6400
 
 
 def test_used_run_directory_is_refused_and_left_as_it_is(run: RunDirectory) -> None:
@@ -120,7 +120,7 @@ def test_used_run_directory_is_refused_and_left_as_it_is(run: RunDirectory) -> N
     code, err = train(run.path, *SERIAL)
     assert code == 2
     assert len(err.splitlines()) == 1
-    assert "--resume" in err
+    assert "resume" in err
     assert files(run) == before
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from processes import SIZES, Training, command_line, read_metrics
 
-from pronk.runs.checkpoint import RunDirectory
+from pronk.runs.directory import RunDirectory
 
 # A line for every update, so that the clock does not choose which ones are written.
 SERIAL = ("transport=local", *SIZES, "run.stop_return=null", "run.total_steps=3200", "run.log_every_seconds=1e-9")
@@ -35,7 +35,7 @@ def history(run: Path) -> list[dict[str, Any]]:
 
 
 def final_state(run: Path) -> dict[str, Any]:
-    return RunDirectory.open(run).restore()[0]
+    return RunDirectory.open(run).checkpoints.restore()[0]
 
 
 def same(one: Any, other: Any) -> bool:

@@ -21,7 +21,8 @@ from pronk.config.resolved import check_resolved
 from pronk.evaluation.evaluator import Evaluator
 from pronk.evaluation.evaluator_process import NICENESS
 from pronk.processes.interrupts import Interrupts
-from pronk.runs.checkpoint import RunDirectory, load_checkpoint
+from pronk.runs.checkpoint import load_checkpoint
+from pronk.runs.directory import RunDirectory
 from pronk.seeding import BESIDE_TRAINING, actor_seeds, evaluation_seeds
 from pronk.sinks.jsonl import JsonLines
 from pronk.types import UserError
@@ -178,7 +179,7 @@ def test_task_evaluate_plays_the_newest_run_of_a_preset(
     nobody = command_line("train", "catch", "-t", "evaluate")
     assert (nobody.code, nobody.err.count("\n")) == (2, 1)
     assert "no run of catch under runs/" in nobody.err
-    assert "--run-dir" in nobody.err
+    assert "name a run directory" in nobody.err
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "catch-20250101-120000").symlink_to(finished[0])
     for arguments in (["catch"], ["catch", "--run-dir", finished[0]]):
@@ -216,7 +217,7 @@ class Bench:
         self.evaluator = Evaluator(resolve(self.config), self.run, sinks, self.said.append)
 
     def save(self, steps: int) -> Path:
-        return self.run.save({"metrics": {"env_steps": steps}, "weights": torch.ones(3) * steps}, keep=1)
+        return self.run.checkpoints.save({"metrics": {"env_steps": steps}, "weights": torch.ones(3) * steps}, keep=1)
 
     def evaluate(self, steps: int, mean: float) -> None:
         checkpoint = self.save(steps)
@@ -225,7 +226,7 @@ class Bench:
         self.evaluator._record(result(checkpoint, mean))
 
     def best(self) -> int:
-        return load_checkpoint(self.run.checkpoints / "best.pt")["metrics"]["env_steps"]
+        return load_checkpoint(self.run.checkpoints.best)["metrics"]["env_steps"]
 
 
 def test_the_best_is_the_newest_of_the_highest_mean_and_a_resumed_run_knows_it(tmp_path: Path) -> None:
@@ -237,9 +238,9 @@ def test_the_best_is_the_newest_of_the_highest_mean_and_a_resumed_run_knows_it(t
         best.append(bench.best())
     assert best == [10, 10, 30, 30, 30]
     assert [line["mean"] for line in evaluations(tmp_path / "run")] == [3.0, 2.0, 3.0, None, 2.9]
-    assert {path.name for path in bench.run.checkpoints.iterdir()} == {"best.pt", "000000000051.pt"}
+    assert {path.name for path in bench.run.checkpoints.folder.iterdir()} == {"best.pt", "000000000051.pt"}
 
-    bench.run.go_on(bench.config, updates=45)
+    bench.run.prepare_resume(bench.config, updates=45)
     resumed = Bench(tmp_path / "run")
     assert resumed.evaluator.chooses_best
     assert len(evaluations(tmp_path / "run")) == 4
@@ -305,7 +306,7 @@ def test_a_checkpoint_is_asked_for_when_an_evaluation_is_due_and_not_while_one_r
 def test_a_checkpoint_that_nobody_asked_for_is_not_evaluated(tmp_path: Path) -> None:
     bench = Bench(tmp_path / "run")
     bench.evaluator.offer(bench.save(10))
-    assert not (bench.run.checkpoints / "evaluating.pt").exists()
+    assert not (bench.run.checkpoints.evaluating).exists()
 
 
 def test_evaluations_meet_no_episode_of_the_training_nor_of_pronk_eval() -> None:

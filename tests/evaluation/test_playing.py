@@ -11,7 +11,7 @@ from own_parts import Diary
 
 from pronk.config import load_config
 from pronk.evaluation.playing import Evaluation, evaluate, load
-from pronk.runs.checkpoint import RunDirectory
+from pronk.runs.directory import RunDirectory
 from pronk.seeding import evaluation_seeds
 from pronk.starting import train
 from pronk.types import UserError
@@ -112,10 +112,10 @@ def test_the_best_and_the_newest_checkpoint_are_told_apart(trained):
     path = trained("own_parts:Diary", *UNTAUGHT)
     before = evaluate(path, 8, deterministic=True)
     run = RunDirectory.open(path)
-    state, _ = run.restore()
+    state, _ = run.checkpoints.restore()
     state["learner"]["network"] = {name: torch.zeros_like(w) for name, w in state["learner"]["network"].items()}
     state["metrics"]["env_steps"] += 1
-    run.save(state, keep=3)
+    run.checkpoints.save(state, keep=3)
     assert evaluate(path, 8, deterministic=True, best=True) == before
     assert evaluate(path, 8, deterministic=True).returns == [0.0] * 8
 

@@ -27,7 +27,7 @@ from pronk.exports import FORMATS, Exported, export
 from pronk.exports.comparing import Sample, largest_difference
 from pronk.exports.exporting import LARGEST_DIFFERENCE
 from pronk.metrics import Metrics
-from pronk.runs.checkpoint import RunDirectory
+from pronk.runs.directory import RunDirectory
 from pronk.starting import learner_for, spec_of
 from pronk.types import Failure, UserError
 
@@ -193,7 +193,7 @@ def test_every_file_says_what_goes_in_and_out(exported: Callable[[str, str], Exp
     texts["torchscript"] = extra["pronk.json"]
     with safe_open(files["safetensors"], "np") as file:
         texts["safetensors"] = file.metadata()["pronk"]
-        assert set(file.keys()) == set(RunDirectory.open(run).restore()[0]["learner"]["network"])
+        assert set(file.keys()) == set(RunDirectory.open(run).checkpoints.restore()[0]["learner"]["network"])
     for text in texts.values():
         facts = json.loads(text)
         assert facts["environment"] == "own_parts:Diary"

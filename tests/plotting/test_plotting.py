@@ -226,7 +226,7 @@ def test_what_is_left_out_and_what_goes_on_is_said(runs, monkeypatch):
     made_run(runs / "empty", outcome=None)
     with open(runs / "a1" / "metrics.jsonl", "a") as file:
         file.write('{"env_steps": 99')
-    from pronk.runs.checkpoint import RunDirectory
+    from pronk.runs.directory import RunDirectory
 
     with RunDirectory(runs / "b1").locked():
         done = command_line(

@@ -16,7 +16,8 @@ import pytest
 import torch
 from processes import Training, command_line, read_metrics, read_summary
 
-from pronk.runs.checkpoint import BEST, RunDirectory, load_checkpoint
+from pronk.runs.checkpoint import load_checkpoint
+from pronk.runs.directory import RunDirectory
 from pronk.config import load_config, resolve
 from pronk.starting import learner_for, spec_of
 from pronk.types import UserError
@@ -35,7 +36,7 @@ def state(env_steps: int, size: int = 1000) -> dict[str, Any]:
 
 def steps_in(run: RunDirectory) -> list[int]:
     """What each file holds, the best one last; nothing else may lie there."""
-    *numbered, best = sorted(run.checkpoints.iterdir())
+    *numbered, best = sorted(run.checkpoints.folder.iterdir())
     return [load_checkpoint(path)["metrics"]["env_steps"] for path in (*numbered, best)]
 
 
@@ -67,15 +68,15 @@ class CannotBePickled:
 
 def test_last_k_and_the_best_are_kept(run: RunDirectory) -> None:
     for steps in range(100, 600, 100):
-        run.save(state(steps), keep=2, best=steps == 200)
+        run.checkpoints.save(state(steps), keep=2, best=steps == 200)
     assert steps_in(run) == [400, 500, 200]
-    assert run.restore()[0]["metrics"]["env_steps"] == 500
+    assert run.checkpoints.restore()[0]["metrics"]["env_steps"] == 500
 
 
 def test_names_sort_by_steps_however_many_digits_they_have(run: RunDirectory) -> None:
     for steps in (9, 10, 1_000, 999_999_999_999):
-        run.save(state(steps), keep=10)
-    assert run.restore()[0]["metrics"]["env_steps"] == 999_999_999_999
+        run.checkpoints.save(state(steps), keep=10)
+    assert run.checkpoints.restore()[0]["metrics"]["env_steps"] == 999_999_999_999
 
 
 def test_every_tensor_comes_back_bit_for_bit(run: RunDirectory) -> None:
@@ -83,10 +84,10 @@ def test_every_tensor_comes_back_bit_for_bit(run: RunDirectory) -> None:
     learner = learner_for(config, spec_of(config))
     learner.version = 7
     saved = learner.state()
-    run.save({"learner": saved, "metrics": {"env_steps": 1}}, keep=1)
+    run.checkpoints.save({"learner": saved, "metrics": {"env_steps": 1}}, keep=1)
     torch.rand(3)
     other = learner_for(config.replace({"run.seed": 2}), spec_of(config))
-    other.load_state(run.restore()[0]["learner"])
+    other.load_state(run.checkpoints.restore()[0]["learner"])
     restored = other.state()
     assert restored["version"] == 7
     for part in ("network", "optimiser"):
@@ -96,52 +97,52 @@ def test_every_tensor_comes_back_bit_for_bit(run: RunDirectory) -> None:
 
 @pytest.mark.parametrize("limit", [0, 1, 700, 20_000, 39_000])
 def test_full_disk_leaves_the_checkpoint_before_and_no_other_file(limit: int, run: RunDirectory) -> None:
-    run.save(state(100, 10_000), keep=1, best=True)
+    run.checkpoints.save(state(100, 10_000), keep=1, best=True)
     with full_disk(limit), pytest.raises((OSError, RuntimeError)):
-        run.save(state(200, 10_000), keep=1, best=True)
+        run.checkpoints.save(state(200, 10_000), keep=1, best=True)
     assert steps_in(run) == [100, 100]
 
 
 @pytest.mark.parametrize("steps", [100, 200])  # over the one before, and beside it
 def test_error_while_writing_leaves_the_checkpoint_before_and_no_other_file(steps: int, run: RunDirectory) -> None:
-    run.save(state(100), keep=1, best=True)
+    run.checkpoints.save(state(100), keep=1, best=True)
     with pytest.raises(RuntimeError, match="not this one"):
-        run.save(state(steps) | {"config": CannotBePickled()}, keep=1, best=True)
+        run.checkpoints.save(state(steps) | {"config": CannotBePickled()}, keep=1, best=True)
     assert steps_in(run) == [100, 100]
 
 
 @pytest.mark.parametrize("content", NO_CHECKPOINTS)
 def test_file_that_is_no_checkpoint_falls_back_to_the_one_before(content: bytes, run: RunDirectory) -> None:
-    run.save(state(100), keep=3)
-    run.save(state(200), keep=3).write_bytes(content)
-    found, problems = run.restore()
+    run.checkpoints.save(state(100), keep=3)
+    run.checkpoints.save(state(200), keep=3).write_bytes(content)
+    found, problems = run.checkpoints.restore()
     assert found["metrics"]["env_steps"] == 100
-    assert list(problems) == [run.checkpoints / "000000000200.pt"]
+    assert list(problems) == [run.checkpoints.folder / "000000000200.pt"]
 
 
 def test_checkpoint_torn_anywhere_falls_back_to_the_one_before(run: RunDirectory) -> None:
-    run.save(state(100), keep=3)
-    newest = run.save(state(200), keep=3)
+    run.checkpoints.save(state(100), keep=3)
+    newest = run.checkpoints.save(state(200), keep=3)
     whole = newest.read_bytes()
     for length in range(0, len(whole), 97):
         newest.write_bytes(whole[:length])
-        found, problems = run.restore()
+        found, problems = run.checkpoints.restore()
         assert (found["metrics"]["env_steps"], len(problems)) == (100, 1)
 
 
 def test_no_readable_checkpoint_is_told_in_one_line(run: RunDirectory) -> None:
     with pytest.raises(UserError, match="has no checkpoint yet"):
-        run.restore()
-    run.save(state(100), keep=3).write_bytes(b"")
+        run.checkpoints.restore()
+    run.checkpoints.save(state(100), keep=3).write_bytes(b"")
     with pytest.raises(UserError, match="no checkpoint can be read") as caught:
-        run.restore()
+        run.checkpoints.restore()
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.filterwarnings("ignore:Detected pickle protocol")
 @pytest.mark.parametrize("save", [torch.save, lambda content, path: path.write_bytes(pickle.dumps(content))])
 def test_malicious_checkpoint_is_refused_and_runs_nothing(save: Any, run: RunDirectory, tmp_path: Path) -> None:
-    touched, checkpoint = tmp_path / "touched", run.checkpoints / "000000000100.pt"
+    touched, checkpoint = tmp_path / "touched", run.checkpoints.folder / "000000000100.pt"
     pickle.loads(pickle.dumps(Touches(touched)))
     assert touched.exists()  # so it would work
     touched.unlink()
@@ -153,7 +154,7 @@ def test_malicious_checkpoint_is_refused_and_runs_nothing(save: Any, run: RunDir
 
 @pytest.mark.parametrize("content", [{"format": 99}, {"metrics": {}}, [1, 2], {"format": "1"}])
 def test_other_format_is_refused_by_name(content: Any, run: RunDirectory) -> None:
-    path = run.checkpoints / "000000000100.pt"
+    path = run.checkpoints.folder / "000000000100.pt"
     torch.save(content, path)
     with pytest.raises(UserError, match=r"has checkpoint format .* reads format 1"):
         load_checkpoint(path)
@@ -201,11 +202,11 @@ def test_loss_that_is_not_finite_keeps_the_batch_and_poisons_no_checkpoint(tmp_p
     broken = torch.load(path / "broken_batch.pt", weights_only=True)
     assert (broken["batch"]["reward"] > 1e38).any()
     run = RunDirectory.open(path)
-    assert len(run.saved()) >= 2
-    for saved in [*run.saved(), run.checkpoints / BEST]:
+    assert len(run.checkpoints.saved()) >= 2
+    for saved in [*run.checkpoints.saved(), run.checkpoints.best]:
         weights = load_checkpoint(saved)["learner"]["network"].values()
         assert all(weight.isfinite().all() for weight in weights)
-    newest = load_checkpoint(run.saved()[-1])["learner"]["network"]
+    newest = load_checkpoint(run.checkpoints.saved()[-1])["learner"]["network"]
     assert all(torch.equal(newest[name], broken["network"][name]) for name in newest)
     assert read_summary(path)["outcome"] == "failed"
 

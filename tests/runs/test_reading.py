@@ -10,7 +10,7 @@ import pytest
 from made_runs import made_run
 from processes import SIZES, Training, command_line
 
-from pronk.runs.checkpoint import RunDirectory
+from pronk.runs.directory import RunDirectory
 from pronk.runs.reading import WHOLE, Run, find_runs, is_locked, runs_below
 from pronk.types import UserError
 
@@ -100,7 +100,7 @@ def test_asking_does_not_keep_a_training_from_starting(tmp_path):
 
 def test_a_resumed_run_has_no_summary_until_it_ends(tmp_path):
     run = RunDirectory(made_run(tmp_path / "run", returns=[1.0, 2.0]))
-    run.go_on(run.load_config(), updates=1)
+    run.prepare_resume(run.load_config(), updates=1)
     assert not run.summary.exists()
     assert Run(run.path).state == "killed"
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from pronk.config import load_config, record, resolve
 from pronk.metrics import Metrics
-from pronk.runs.checkpoint import RunDirectory
+from pronk.runs.directory import RunDirectory
 from pronk.sinks.jsonl import JsonLines
 
 LINE_EVERY = 4096  # steps
