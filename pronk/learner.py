@@ -18,9 +18,11 @@ from pronk.parameters import ParameterBlock
 from pronk.seeding import learner_seed
 from pronk.types import EnvSpec, Failure, Parameters, Unroll, UserError, map_tree
 
+Report = dict[str, float]
+
 
 class NonFinite(Failure):
-    """A loss or gradient is not a number. Raised before the weights are touched."""
+    """A loss or gradient is NaN or infinite. Raised before the weights are changed."""
 
     def __init__(self, what: str, version: int, batch: Unroll) -> None:
         super().__init__(f"{what} after {version:,} updates")
@@ -28,7 +30,11 @@ class NonFinite(Failure):
 
 
 class Learner:
-    """Learns from batches."""
+    """Learns from batches, one gradient step each.
+
+    `step` is the whole of it for a learner that works alone. Learners that act as one pass `combine`, which adds up
+    `gradients` over all of them between the two halves of a step; or they call the halves themselves.
+    """
 
     def __init__(self, config: ResolvedConfig, spec: EnvSpec, device: torch.device) -> None:
         check_precision(device, config.learner.precision)
@@ -39,40 +45,64 @@ class Learner:
         self._precision = getattr(torch, config.learner.precision)
         self._block = ParameterBlock(self.network)
         self._loss = make_loss(config.loss)
+        self._loss_is_mean = config.loss.reduction == "mean"
         self._optimiser = make_optimiser(self._block.weights, self._block.gradients, config.optimiser)
         self._max_norm = config.optimiser.max_gradient_norm
         self.version = 0
 
-    def step(self, batch: Unroll, learning_rate: float, meanwhile: Callable[[], None]) -> dict[str, float]:
-        """One update of a learner that is alone. `meanwhile` runs on the CPU while a GPU is still at work."""
-        report = self.gradient(batch, meanwhile)
+    def step(
+        self,
+        batch: Unroll,
+        learning_rate: float,
+        meanwhile: Callable[[], None] = lambda: None,
+        combine: Callable[[Report], Report] = lambda report: report,
+    ) -> Report:
+        """Make one update from a batch, and return its metrics.
+
+        Args:
+            batch: tensors on the learner's device.
+            learning_rate: of this update.
+            meanwhile: runs on the CPU while a GPU computes the gradient.
+            combine: turns `gradients` and the report into those of all learners.
+
+        Raises:
+            NonFinite: a loss or gradient is NaN or infinite; nothing was changed.
+        """
+        report = combine(self.gradient(batch, meanwhile))
         self.update(report, learning_rate, batch)
         return report
 
-    def gradient(self, batch: Unroll, meanwhile: Callable[[], None]) -> dict[str, float]:
-        """The first half of an update: `gradients`, and what to report about them."""
-        self._block.gradients.zero_()
+    def gradient(self, batch: Unroll, meanwhile: Callable[[], None]) -> Report:
+        """Compute the gradient: the first half of a step. Returns the report."""
+        self._block.summed.zero_()
         with torch.autocast(self.device.type, self._precision, enabled=self._precision != torch.float32):
             output = self._forward(batch.observation, batch.first, batch.state)
         acted_on = map_tree(lambda array: array[:-1], batch.observation)
         distribution = self.network.distribution(output.policy[:-1].float(), acted_on)
-        terms = self._loss(distribution, output.value.float(), batch)
+        value = self.network.value(output.value.float(), batch.task)
+        terms = self._loss(distribution, value, batch)
         terms.total.backward()
+        self._observe(batch)
         norm = self._block.gradients.norm()
         numbers = torch.stack([terms.total.detach(), norm, *(value.detach() for value in terms.metrics.values())])
         meanwhile()
         return dict(zip(("loss", "gradient_norm", *terms.metrics), numbers.tolist(), strict=True))
 
-    def update(self, report: dict[str, float], learning_rate: float, batch: Unroll) -> None:
-        """The second half: new weights, unless something in the report is not a number."""
+    def update(self, report: Report, learning_rate: float, batch: Unroll) -> None:
+        """Change weights and statistics: the second half of a step. `report` gets the norm of the added gradient."""
+        if self._block.statistics:  # what was added up held more than the gradient
+            report["gradient_norm"] = float(self._block.gradients.norm())
         self._check(report, batch)
         if self._max_norm is not None and report["gradient_norm"] > self._max_norm:
             self._block.gradients.mul_(self._max_norm / report["gradient_norm"])
         self._optimiser.step(learning_rate)
+        with torch.no_grad():
+            for statistics in self._block.statistics:
+                statistics.update()
         self.version += 1
 
     def parameters(self) -> Parameters:
-        """The weights as they are now; a view on a CPU, so copy before the next step."""
+        """Return the current weights and buffers. On a CPU it is a view: copy it before the next step."""
         return Parameters(self.version, self._block.bytes().numpy())
 
     @property
@@ -82,19 +112,22 @@ class Learner:
 
     @property
     def gradients(self) -> Tensor:
-        """Of every weight, one after another; learners that act as one add them up between the halves of an update."""
-        return self._block.gradients
+        """What learners that act as one add up between the halves of a step, weighted by their valid steps.
+
+        The gradient of every weight, then the sums of the network's statistics, in one vector.
+        """
+        return self._block.summed
 
     def tensors(self) -> list[Tensor]:
-        """All that has to be equal in learners that act as one; to be written to in place."""
+        """Return all that must be equal in learners that act as one; may be overwritten in place."""
         return [self._block.whole, *self._optimiser.state.values()]
 
     def is_finite(self) -> bool:
-        """Whether every weight is a number."""
+        """Return whether every weight and buffer is finite."""
         return bool(self._block.whole.isfinite().all())
 
     def state(self) -> dict[str, Any]:
-        """All that a checkpoint needs to go on bit for bit."""
+        """Return a copy of all that a checkpoint needs to continue bit for bit."""
         return {
             "network": {name: tensor.detach().clone() for name, tensor in self.network.state_dict().items()},
             "optimiser": {name: tensor.clone() for name, tensor in self._optimiser.state.items()},
@@ -104,7 +137,7 @@ class Learner:
         }
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Go on from `state()`."""
+        """Continue from what `state` returned. Raises UserError if it is of another network or optimiser."""
         try:
             self.network.load_state_dict(state["network"])  # copies into the block's views
             self._optimiser.load_state(state["optimiser"])
@@ -116,7 +149,16 @@ class Learner:
         if len(state["random_cuda"]) == torch.cuda.device_count():  # else it was saved on another machine
             torch.cuda.set_rng_state_all([random.cpu() for random in state["random_cuda"]])
 
-    def _check(self, report: dict[str, float], batch: Unroll) -> None:
+    @torch.no_grad()
+    def _observe(self, batch: Unroll) -> None:
+        """Complete the sums of the network's statistics, and reduce them as the loss is reduced."""
+        if not self._block.statistics:
+            return
+        self.network.observe(batch)
+        if self._loss_is_mean:  # learners weigh all that they add up by their share of the valid steps
+            self._block.sums.div_(batch.valid.sum().clamp(min=1))
+
+    def _check(self, report: Report, batch: Unroll) -> None:
         broken = [name for name, value in report.items() if not math.isfinite(value)]
         if broken:
             values = ", ".join(f"{name} is {report[name]}" for name in broken)

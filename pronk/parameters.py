@@ -1,7 +1,10 @@
-"""A network's weights as one contiguous block.
+"""A network's weights, gradients and running statistics, each as one contiguous vector.
 
 Every weight is a view into the block, so publishing, loading and saving are one copy each, and the optimiser sees a
-single long vector: for small networks most of an update's time would otherwise go into looping over tensors.
+single long vector. For small networks, looping over tensors would take most of an update's time.
+
+    block      | weights                     | buffers |    published, saved, loaded by actors
+    summed     | gradients (of the weights)  | sums    |    added up over all learners, in one all-reduce
 """
 
 from __future__ import annotations
@@ -11,11 +14,37 @@ from torch import Tensor, nn
 
 from pronk.types import UserError
 
-PADDING = 16  # floats: each weight starts on a cache line
+PADDING = 16  # floats: each tensor starts on a cache line
+
+
+class Statistics(nn.Module):
+    """Running statistics of the data that a network keeps, such as the mean and scale of its value targets.
+
+    They are buffers, hence part of the parameter block: actors, checkpoints, exports and further learners have them.
+    Only the learner changes them, in two halves, as it changes the weights:
+
+        gradient    add sums over the valid steps of the batch to `sums`, which are zero at the start
+        update      turn the sums, by then those of all learners, into new buffers
+
+    So statistics are the same on all learners, and a step of L learners equals one learner's step on the concatenated
+    batch. The price is that a batch's statistics take effect with the next batch. With loss.reduction=mean, the sums
+    arrive divided by the number of valid steps, as the gradient does: sum up a count too, and divide by it. Sums of
+    squares lose precision far from zero; sum up distances from the current mean instead.
+    """
+
+    sums: Tensor
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.sums = torch.zeros(size)  # neither weight nor buffer: it is not published
+
+    def update(self) -> None:
+        """Take over `sums`. Called without gradients, after the optimiser's step; all zero if no step was valid."""
+        raise NotImplementedError
 
 
 class ParameterBlock:
-    """Owns the storage of a network's parameters, their gradients, and its buffers."""
+    """Takes over the memory of a network's weights, their gradients, its buffers and the sums of its statistics."""
 
     def __init__(self, network: nn.Module) -> None:
         weights = dict(network.named_parameters())
@@ -25,24 +54,29 @@ class ParameterBlock:
                 raise UserError(f"network: {name} is {tensor.dtype}; weights and buffers must be float32")
         if not weights:
             raise UserError("network: it has no weights to learn")
+        self.statistics = [module for module in network.modules() if isinstance(module, Statistics)]
         device = next(iter(weights.values())).device
-        size = sum(_padded(tensor) for tensor in weights.values())
-        whole = torch.zeros(size + sum(_padded(tensor) for tensor in buffers.values()), device=device)
-        self.whole = whole
-        self.weights = whole[:size]
-        self.gradients = torch.zeros(size, device=device)
+        size = sum(map(_padded, weights.values()))
+        self.whole = torch.zeros(size + sum(map(_padded, buffers.values())), device=device)
+        self.weights = self.whole[:size]
+        self.summed = torch.zeros(size + sum(_padded(module.sums) for module in self.statistics), device=device)
+        self.gradients, self.sums = self.summed[:size], self.summed[size:]
         offset = 0
         for tensor in (*weights.values(), *buffers.values()):
-            view = whole[offset : offset + tensor.numel()].view_as(tensor)
+            view = self.whole[offset : offset + tensor.numel()].view_as(tensor)
             view.copy_(tensor.data)
             tensor.data = view
             if isinstance(tensor, nn.Parameter):
                 tensor.grad = self.gradients[offset : offset + tensor.numel()].view_as(tensor)
             offset += _padded(tensor)
+        offset = 0
+        for module in self.statistics:
+            module.sums = self.sums[offset : offset + module.sums.numel()].view_as(module.sums)
+            offset += _padded(module.sums)
 
     @property
     def nbytes(self) -> int:
-        """Size of the block."""
+        """Size of the block that is published."""
         return self.whole.numel() * 4
 
     @torch.no_grad()
@@ -51,7 +85,7 @@ class ParameterBlock:
         self.whole.copy_(block.view(torch.float32))
 
     def bytes(self) -> Tensor:
-        """The block as bytes on the CPU (a view where it already is there)."""
+        """Return the block as bytes on the CPU; a view if it is there already."""
         return self.whole.detach().cpu().view(torch.uint8)
 
 

@@ -7,7 +7,7 @@ time-major. A `Tree` is an array or a dict of trees: a Dict or Tuple observation
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -117,6 +117,29 @@ class Parameters(NamedTuple):
 
     version: int
     block: Array  # [bytes] uint8
+
+
+class Value(Protocol):
+    """What a loss sees of the values of a batch. `Network.value` makes it.
+
+    The network may learn normalised values (PopArt, per task) or a distribution (HL-Gauss); the loss works in the units
+    of the return and leaves the rest to these methods.
+    """
+
+    estimate: Array
+    """[T+1, B] V(x_t) in the units of the return. Gradients flow through it."""
+
+    def error(self, target: Array) -> Array:
+        """[T, B] the baseline loss of each step, for targets v_t in the units of the return."""
+        ...
+
+    def scaled(self, advantage: Array) -> Array:
+        """[T, B] the advantage in the scale that the policy gradient should see."""
+        ...
+
+    def observe(self, target: Array, valid: Array) -> None:
+        """Add the targets [T, B] of valid steps to the sums of the network's statistics, if it keeps any."""
+        ...
 
 
 def unroll_specs(spec: EnvSpec, state: Tree, length: int, envs: int) -> Unroll:

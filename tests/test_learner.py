@@ -76,7 +76,7 @@ def plain_gradient(config, learner, batch):
     network.load_state_dict(learner.network.state_dict())
     output = network(batch.observation, batch.first, batch.state)
     distribution = network.distribution(output.policy[:-1], batch.observation[:-1])
-    make_loss(config.loss)(distribution, output.value, batch).total.backward()
+    make_loss(config.loss)(distribution, network.value(output.value, batch.task), batch).total.backward()
     return torch.cat([weight.grad.flatten() for weight in network.parameters()])
 
 

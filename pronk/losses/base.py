@@ -8,22 +8,29 @@ from torch import Tensor
 
 from pronk.config import LossConfig
 from pronk.config.named import find
-from pronk.types import Unroll
+from pronk.types import Unroll, Value
 
 
 class LossTerms(NamedTuple):
-    """A loss to descend, and the parts of it worth watching."""
+    """A loss to minimise, and metrics of it."""
 
-    total: Tensor  # []; over the valid steps, a mean or a sum as `loss.reduction` says: several learners rely on it
-    metrics: dict[str, Tensor]  # each []; `entropy` is expected, the mean over valid steps in nats; so is all the rest
-    # but for names that end in `loss`, which go by `loss.reduction` too
+    total: Tensor  # []; mean or sum over the valid steps, as `loss.reduction` says: several learners rely on it
+    metrics: dict[str, Tensor]
+    """Each []. Names that end in `loss` are reduced as `total` is; all others are means over the valid steps. `entropy`
+    is expected, in nats."""
 
 
 class Loss(Protocol):
     """Made once as `Loss(config)`; `loss.name=module:Class` names one of your own."""
 
-    def __call__(self, distribution: Any, value: Tensor, batch: Unroll) -> LossTerms:
-        """The current policy's distribution over the batch's T steps, its values [T+1, B], and the batch itself."""
+    def __call__(self, distribution: Any, value: Value, batch: Unroll) -> LossTerms:
+        """Compute the loss of a batch.
+
+        Args:
+            distribution: of the current policy, over the batch's T steps (`networks.distributions.Distribution`).
+            value: of the T+1 observations.
+            batch: tensors on the learner's device.
+        """
         ...
 
 
@@ -31,5 +38,5 @@ TABLE = {"impala": "pronk.losses.impala:ImpalaLoss"}
 
 
 def make_loss(config: LossConfig) -> Loss:
-    """The configured loss."""
+    """Make the configured loss."""
     return find("loss", config.name, TABLE)(config)

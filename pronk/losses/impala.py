@@ -1,4 +1,4 @@
-"""The paper's loss: policy gradient + baseline_cost x baseline - entropy_cost x entropy, over the steps that count."""
+"""The paper's loss: policy gradient + baseline_cost x baseline - entropy_cost x entropy, over the valid steps."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from torch import Tensor
 from pronk.config import LossConfig
 from pronk.losses.base import LossTerms
 from pronk.losses.corrections import CORRECTIONS, SCORES
-from pronk.types import Unroll
+from pronk.types import Unroll, Value
 
 
 def soft_asymmetric(reward: Tensor) -> Tensor:
-    """The paper's clipping for DMLab-30: losses count little, wins up to 5."""
+    """Squash rewards as the paper does for DMLab-30: negative ones to [-0.3, 0], positive ones to [0, 5]."""
     squashed = reward.tanh()
     return 0.3 * squashed.clamp(max=0.0) + 5.0 * squashed.clamp(min=0.0)
 
@@ -28,7 +28,7 @@ REWARD_CLIPS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 class ImpalaLoss:
-    """The four corrections, by name."""
+    """The actor-critic loss with any of the four off-policy corrections."""
 
     def __init__(self, config: LossConfig) -> None:
         self._config = config
@@ -37,19 +37,21 @@ class ImpalaLoss:
         self._clip = REWARD_CLIPS[config.reward_clip]
         self._bars = {name: getattr(config, name) for name in ("rho_bar", "c_bar", "pg_rho_bar", "lambda_")}
 
-    def __call__(self, distribution: Any, value: Tensor, batch: Unroll) -> LossTerms:
+    def __call__(self, distribution: Any, value: Value, batch: Unroll) -> LossTerms:
         """See `Loss`."""
         log_prob = distribution.log_prob(batch.action)
         log_rho = (log_prob.detach() - batch.log_prob).masked_fill(~batch.valid, -torch.inf)
         reward = self._clip(batch.reward * self._config.reward_scale)
         discount = self._config.discount * batch.discount
-        targets = self._correct(log_rho, discount, reward, value[:-1].detach(), value[-1].detach(), **self._bars)
+        estimate = value.estimate.detach()
+        targets = self._correct(log_rho, discount, reward, estimate[:-1], estimate[-1], **self._bars)
+        value.observe(targets.value, batch.valid)
 
-        counts = batch.valid.to(value.dtype)
+        counts = batch.valid.to(estimate.dtype)
         weight = 1.0 / counts.sum().clamp(min=1.0) if self._config.reduction == "mean" else 1.0
         score = self._score(log_prob) if self._score else log_prob
-        policy = -(score * targets.advantage).sum() * weight  # the advantage is zero where the step does not count
-        baseline = 0.5 * ((targets.value - value[:-1]).square() * counts).sum() * weight
+        policy = -(score * value.scaled(targets.advantage)).sum() * weight  # invalid steps have an advantage of zero
+        baseline = (value.error(targets.value) * counts).sum() * weight
         entropy = (distribution.entropy() * counts).sum()
 
         total = policy + self._config.baseline_cost * baseline - self._config.entropy_cost * entropy * weight

@@ -14,7 +14,7 @@ from pronk.networks.cores import CORES, Core
 from pronk.networks.heads import ValueHead, policy_head
 from pronk.networks.images import Compact, Deep, Nature, OptCnn, Shallow, Small
 from pronk.networks.torsos import Mlp, Torso
-from pronk.types import EnvSpec, Tree, map_tree
+from pronk.types import EnvSpec, Tree, Value, map_tree
 
 TORSOS: dict[str, type[Torso]] = {
     "mlp": Mlp,
@@ -50,6 +50,10 @@ class ActorCritic(Network):
         """Without the value and its torso."""
         features, state = self._core(self._features(self._torso, observation), first, state)
         return self._policy_head(features), state
+
+    def value(self, raw: Tensor, task: Tensor) -> Value:
+        """See `Network.value`. How values are represented is the value head's business."""
+        return self._value_head.value(raw, task)
 
     def _features(self, torso: Torso, observation: Tree) -> Tensor:
         """[T, B, ...] -> [T, B, F]."""

@@ -7,7 +7,8 @@ from torch import Tensor, nn
 
 from pronk.networks.distributions import parameter_count
 from pronk.networks.initialise import orthogonal
-from pronk.types import ActionSpec
+from pronk.networks.values import PlainValue
+from pronk.types import ActionSpec, Value
 
 # A small gain makes the first policy nearly uniform; a large one would commit to an action before anything is learnt.
 POLICY_GAIN, VALUE_GAIN = 0.01, 1.0
@@ -40,7 +41,7 @@ class GaussianHead(nn.Module):
 
 
 class ValueHead(nn.Module):
-    """One value per observation."""
+    """One value per observation, in the units of the return."""
 
     def __init__(self, inputs: int) -> None:
         super().__init__()
@@ -49,6 +50,10 @@ class ValueHead(nn.Module):
     def forward(self, features: Tensor) -> Tensor:
         """Return values [...]."""
         return in_float32(self._linear, features).squeeze(-1)
+
+    def value(self, raw: Tensor, task: Tensor) -> Value:
+        """See `Network.value`."""
+        return PlainValue(raw)
 
 
 def in_float32(layer: nn.Linear, features: Tensor) -> Tensor:

@@ -14,9 +14,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from pronk.runs import json_lines
 from pronk.config import Config, read_yaml
 from pronk.config.errors import nearest
+from pronk.runs import json_lines
 from pronk.types import UserError
 
 RUNS = Path("runs")

@@ -12,6 +12,7 @@ from pronk.losses import make_loss
 from pronk.losses.corrections import CORRECTIONS
 from pronk.networks import make_network
 from pronk.networks.distributions import Categorical
+from pronk.networks.values import PlainValue
 from pronk.types import ActionSpec, ArraySpec, EnvSpec, Unroll
 
 SPEC = EnvSpec(ArraySpec((3,), "float32"), ActionSpec((), (3,)))
@@ -59,7 +60,7 @@ def loss_of(batch, *, logits=None, value=None, **config):
     length, columns = batch.reward.shape
     logits = torch.zeros(length, columns, 3) if logits is None else logits
     value = torch.zeros(length + 1, columns) if value is None else value
-    return make_loss(LossConfig(**config))(Categorical(logits), value, batch)
+    return make_loss(LossConfig(**config))(Categorical(logits), PlainValue(value), batch)
 
 
 def value_targets(batch, values, **config):
@@ -130,7 +131,8 @@ def test_what_an_invalid_step_holds_changes_nothing(correction, reduction):
     def learnt_from(batch):
         network.zero_grad()
         output = network(batch.observation, batch.first, {})
-        total = loss(network.distribution(output.policy[:-1], batch.observation[:-1]), output.value, batch).total
+        value = network.value(output.value, batch.task)
+        total = loss(network.distribution(output.policy[:-1], batch.observation[:-1]), value, batch).total
         total.backward()
         return [total.detach(), *(weight.grad.clone() for weight in network.parameters())]
 

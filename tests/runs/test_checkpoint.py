@@ -16,9 +16,9 @@ import pytest
 import torch
 from processes import Training, command_line, read_metrics, read_summary
 
+from pronk.config import load_config, resolve
 from pronk.runs.checkpoint import load_checkpoint
 from pronk.runs.directory import RunDirectory
-from pronk.config import load_config, resolve
 from pronk.starting import learner_for, spec_of
 from pronk.types import UserError
 

@@ -151,7 +151,7 @@ class Reinforce:
     def __call__(self, distribution, value, batch):
         score = (distribution.log_prob(batch.action) * batch.reward * batch.valid).mean()
         metrics = {"entropy": distribution.entropy().mean(), "my_score": score}
-        return LossTerms(-self._weight * score + 0.0 * value.sum(), metrics)
+        return LossTerms(-self._weight * score + 0.0 * value.estimate.sum(), metrics)
 
 
 def broken_network(spec, config):

@@ -1,0 +1,1 @@
+"""A run directory on disk: its checkpoints, its lines of metrics, its state."""

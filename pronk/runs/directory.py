@@ -1,0 +1,155 @@
+"""A run directory, as training writes it. `reading.py` reads it.
+
+config.yaml      the resolved configuration          metrics.jsonl    a line about every second
+summary.json     totals, final values, the failure   checkpoints/     the last K and the best
+tensorboard/     the same numbers as curves          logs/            one per process, and what each does now
+eval.jsonl       a line per evaluation               lag.json         how old the experience was
+bench.json       this machine's limit, where measured
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import itertools
+import json
+import os
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pronk.config import Config, read_yaml, validate
+from pronk.runs.atomic import write_atomically
+from pronk.runs.checkpoint import Checkpoints
+from pronk.runs.json_lines import plain
+from pronk.runs.reading import RUNS, find_run_path, require_run
+from pronk.types import UserError
+
+
+class RunDirectory:
+    """The files of one run, and the lock of the process that trains it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.checkpoints = Checkpoints(path / "checkpoints")
+        self.logs = path / "logs"
+        self.tensorboard = path / "tensorboard"
+        self.metrics = path / "metrics.jsonl"
+        self.evaluations = path / "eval.jsonl"
+        self.lag = path / "lag.json"
+        self.bench = path / "bench.json"
+        self.summary = path / "summary.json"
+        self.config = path / "config.yaml"
+
+    @classmethod
+    def create(cls, config: Config, path: Path | None, name: str) -> RunDirectory:
+        """Make a new one at `path`, which must not be in use, or at runs/NAME-DATE-TIME."""
+        text = config.to_yaml().encode()
+        try:
+            if path is None:
+                path = make_new(RUNS, f"{plain_name(name)}-{time.strftime('%Y%m%d-%H%M%S')}")
+            cls.refuse_used(path)
+            run = cls(path)
+            run.make_folders()
+        except OSError as error:
+            raise UserError(f"cannot make the run directory {path or RUNS}: {error.strerror}") from None
+        write_atomically(run.config, text)
+        return run
+
+    def make_folders(self) -> None:
+        for folder in (self.checkpoints.folder, self.logs, self.tensorboard):
+            folder.mkdir(parents=True, exist_ok=True)
+
+    @staticmethod
+    def refuse_used(path: Path) -> None:
+        """Raise unless `path` is free or an empty directory: anything in it may be another run."""
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            raise UserError(f"the run directory {path} is in use; resume the run in it, or choose another directory")
+
+    @classmethod
+    def open(cls, path: Path) -> RunDirectory:
+        """One that exists."""
+        return cls(require_run(path))
+
+    def load_config(self) -> Config:
+        """The configuration the run was made with."""
+        return validate(read_yaml(self.config), str(self.config))
+
+    def write_summary(self, summary: dict[str, Any]) -> None:
+        numbers = {name: plain(value) for name, value in summary.items()}
+        write_atomically(self.summary, (json.dumps(numbers, indent=2) + "\n").encode())
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the lock that says "a process trains this run". The kernel drops it when the process ends."""
+        descriptor = os.open(self.path, os.O_RDONLY)
+        try:
+            self._lock(descriptor)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _lock(self, descriptor: int) -> None:
+        # A reader that asks whether the run is training (`reading.is_locked`) holds the lock for an instant: retry.
+        for pause in (0.01, 0.05, 0.2, None):
+            try:
+                return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if pause is None:
+                    raise UserError(f"{self.path} is being trained by another process right now") from None
+                time.sleep(pause)
+
+    def prepare_resume(self, config: Config, updates: int) -> None:
+        """Write the configuration as it is now, and remove what was written after the checkpoint at `updates`."""
+        self.make_folders()
+        self.summary.unlink(missing_ok=True)
+        for leftover in [*self.path.glob("*.tmp"), *self.checkpoints.folder.glob("*.tmp")]:
+            leftover.unlink()
+        self.checkpoints.release()
+        write_atomically(self.config, config.to_yaml().encode())
+        for file in (self.metrics, self.evaluations):
+            if file.exists():
+                drop_lines_after(file, updates)
+
+
+def drop_lines_after(file: Path, updates: int) -> None:
+    """Drop the lines of later updates, and an incomplete last line."""
+    kept = []
+    for line in file.read_text(encoding="utf-8").splitlines():
+        with contextlib.suppress(ValueError):
+            if json.loads(line)["updates"] <= updates:
+                kept.append(line + "\n")
+    write_atomically(file, "".join(kept).encode())
+
+
+def find_run(name: str) -> RunDirectory:
+    """A run by its path, by its name under runs/, or `last` for the newest there."""
+    return RunDirectory(find_run_path(name))
+
+
+def newest_run_of(source: str) -> RunDirectory:
+    """The newest run under runs/ that was made from a preset or file and has no name of its own."""
+    name = plain_name(Path(source).name)
+    made = rf"{re.escape(name)}-\d{{8}}-\d{{6}}(-\d+)?"
+    runs = [path.parent for path in RUNS.glob("*/config.yaml") if re.fullmatch(made, path.parent.name)]
+    if not runs:
+        raise UserError(f"no run of {source} under {RUNS}/ yet; train it first, or name a run directory")
+    return RunDirectory.open(max(runs, key=lambda path: (path / "config.yaml").stat().st_mtime))
+
+
+def make_new(parent: Path, name: str) -> Path:
+    """Make a folder NAME, or NAME-2, ... where runs were started in the same second."""
+    parent.mkdir(parents=True, exist_ok=True)
+    for number in itertools.count(1):
+        path = parent / (name if number == 1 else f"{name}-{number}")
+        with contextlib.suppress(FileExistsError):
+            path.mkdir()
+            return path
+    raise AssertionError("unreachable")
+
+
+def plain_name(name: str) -> str:
+    """A name without characters that a file system or a shell treats specially."""
+    return re.sub(r"[^\w.-]+", "-", re.sub(r"\.ya?ml$", "", name)).strip("-")
