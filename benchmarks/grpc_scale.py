@@ -63,9 +63,9 @@ def report(options: argparse.Namespace, folder: Path) -> None:
             f"actors.slots={SLOTS}",
             f"actors.envs={options.envs}",
             f"learner.batch_size={options.envs}",
-            "transport.address=127.0.0.1:0",
+            "gateway.address=127.0.0.1:0",
             f"transport.compression={options.compression}",
-            f"transport.max_actors={options.actors}",
+            f"gateway.max_actors={options.actors}",
         ],
     )
     parameters = Parameters(0, np.zeros(PARAMETERS_NBYTES, np.uint8))

@@ -51,7 +51,7 @@ def train(
     """
     if not isinstance(config, Config):
         config = load_config(config)
-    if config.launch.name == "ray":
+    if config.cluster.name == "ray":
         return concluded(elsewhere(config, run_dir, name, resume, display, say))
     place = find_place(config.learners)
     if place.rank > 0:
@@ -67,7 +67,7 @@ def train(
     check_resolved(resolved)
     learner = learner_for(resolved, spec, place)
     refuse_more_than_memory(resolved, learner, place.count_here)
-    check_gateway(resolved.transport)
+    check_gateway(resolved)
     recorded = record(config, resolved)
     with leading(place, config.loss.reduction, say) as group:
         if resume:
@@ -76,7 +76,7 @@ def train(
             run = RunDirectory.create(recorded, Path(run_dir) if run_dir else None, name or config.env.id)
         with run.locked():
             training = Training(resolved, recorded, run, learner, resume, say, group)
-            group.invite({"config": recorded.to_yaml(), "run": str(run.path)}, run.logs)
+            group.invite({"config": config.to_yaml(), "run": str(run.path)}, run.logs)
             summary = concluded(training.go(display))
     if config.run.video:
         film_final(run.path, say)
@@ -97,15 +97,15 @@ def follow(place: Place, say: Say) -> dict[str, Any]:
     """Be another learner than 0, which says what to learn, logs, and writes the checkpoints."""
     try:
         with following(place, say) as (group, welcome):
-            recorded = validate(plain_yaml.parse(welcome["config"]))
-            spec = spec_of(recorded)
-            resolved = resolve(recorded, place)
+            config = validate(plain_yaml.parse(welcome["config"]))
+            spec = spec_of(config)
+            resolved = resolve(config, place)
             check_resolved(resolved)
             run = RunDirectory(Path(welcome["run"]))
             run.logs /= f"learner-{place.rank:03d}"
             run.logs.mkdir(parents=True, exist_ok=True)
             learner = learner_for(resolved, spec, place)
-            return concluded(Training(resolved, recorded, run, learner, False, group.say, group).go(None))
+            return concluded(Training(resolved, config, run, learner, False, group.say, group).go(None))
     except Left as left:  # before there was anything to do
         if left.outcome == "failed":
             raise Failure(left.message) from None

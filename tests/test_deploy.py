@@ -76,13 +76,13 @@ def learner_of(words: list[str]) -> Learner:
     """What `start-or-resume RUN PRESET ...` would start: reachable from other machines, with TLS and a token."""
     directory, preset, *rest = words
     params = parsed("learner", preset, "--run-dir", directory, *rest)
-    transport = load_config(params["source"], params["overrides"]).transport
-    host, port = split_address(str(transport.address))
+    gateway = load_config(params["source"], params["overrides"]).gateway
+    host, port = split_address(str(gateway.address))
     assert host == "0.0.0.0"
-    assert not transport.insecure
-    secrets = {transport.certificate, transport.private_key, transport.token_file}
+    assert not gateway.insecure
+    secrets = {gateway.certificate, gateway.private_key, gateway.token_file}
     assert None not in secrets
-    return Learner(Path(directory), port, {str(file) for file in secrets}, transport.max_actors)
+    return Learner(Path(directory), port, {str(file) for file in secrets}, gateway.max_actors)
 
 
 class Actor(NamedTuple):
@@ -105,8 +105,8 @@ def is_listening(run: Path) -> list[str]:
 
 
 def test_misspelt_command_is_refused() -> None:
-    good = ["/runs/a", "pong", "transport.address=0.0.0.0:1", "transport.certificate=c", "transport.private_key=k"]
-    learner_of([*good, "transport.token_file=t"])
+    good = ["/runs/a", "pong", "gateway.address=0.0.0.0:1", "gateway.certificate=c", "gateway.private_key=k"]
+    learner_of([*good, "gateway.token_file=t"])
     with pytest.raises(Exception, match="token_fil"):
         learner_of([*good, "transport.token_fil=t"])
     with pytest.raises(Exception, match="pung"):

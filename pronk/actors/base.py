@@ -47,5 +47,5 @@ TABLE = {
 
 def playing(play: Play) -> AbstractContextManager[tuple[LearnerPort, Watch]]:
     """Actors at play."""
-    transport = play.config.transport
-    return find("transport", "grpc" if transport.listens else transport.name, TABLE)(play)
+    name = "grpc" if play.config.has_gateway else play.config.transport.name
+    return find("transport", name, TABLE)(play)

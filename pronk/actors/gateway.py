@@ -66,10 +66,10 @@ def playing(play: Play) -> Iterator[tuple[LearnerPort, Watch]]:
 
 def max_actors(config: ResolvedConfig, nbytes: int) -> int:
     """Of other machines, at a time."""
-    if config.transport.address is None:
+    if config.gateway.address is None:
         return 0
-    if config.transport.max_actors != "auto":
-        return config.transport.max_actors
+    if config.gateway.max_actors != "auto":
+        return config.gateway.max_actors
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return max(1, min(USUAL_MOST_ACTORS, memory // 2 // (COPIES * nbytes * config.actors.slots)))
 
@@ -88,11 +88,11 @@ class GatewayLauncher:
 
     def __init__(self, play: Play, transport: SharedMemoryTransport, number: int, most: int) -> None:
         self._play, self._transport, self._number, self._most = play, transport, number, most
-        settings = play.config.transport
+        settings = play.config.gateway
         self._own = play.config.actors.count  # numbered before all others
         self._address = settings.address or LOOPBACK
         # The learner's own actors come in plain text from this machine, whatever others must show.
-        self._own_address = LOOPBACK if settings.name == "grpc" and settings.address else None
+        self._own_address = LOOPBACK if play.config.transport.name == "grpc" and settings.address else None
         self._pass, warnings = learner_pass(settings) if settings.address else (Pass(), [])
         for warning in warnings:
             play.say(warning)
@@ -133,7 +133,7 @@ class GatewayLauncher:
                 raise Failure(f"the gateway does not start; its log ends with:\n{child.tail(self._log)}")
             time.sleep(0.02)
         self.crowd.address = self._address
-        if self._play.config.transport.address is not None:
+        if self._play.config.gateway.address is not None:
             kinds = [*(["TLS"] if self._pass.tls else []), *(["token"] if self._pass.token else [])]
             self._play.say(f"listening on {self._address} ({', '.join(kinds) or 'no TLS, no token'})")
 
@@ -205,9 +205,7 @@ class GatewayLauncher:
         welcome = {
             "learner": self._learner,
             # Where the learner's files lie is nobody's business.
-            "config": config.replace(
-                {"transport": {"compression": config.transport.compression}, "actors.count": 1}
-            ).to_yaml(),
+            "config": config.replace({"gateway": {}, "actors.count": 1}).to_yaml(),
             "generation": self._play.generation,
             "layout": layout.plain(),
             "parameters_nbytes": self._play.parameters.block.nbytes,
@@ -229,9 +227,9 @@ class GatewayLauncher:
                 "welcome": welcome,
                 "parameters_dtype": config.transport.parameters_dtype,
                 "timeout_seconds": config.actors.timeout_seconds,
-                "keepalive_seconds": config.transport.keepalive_seconds,
+                "keepalive_seconds": config.gateway.keepalive_seconds,
                 "inner_token": self._inner_token,
-                "open": config.transport.address is not None,
+                "open": config.gateway.address is not None,
             },
         }
 
@@ -248,7 +246,7 @@ class GatewayLauncher:
                 self._address, self._own_address = event["listening"], event["own"]  # as after a restart
                 self._address_file.write_text(self._address + "\n")
             elif "failed" in event:
-                raise UserError(f"transport.address: cannot listen on {self._address}: {event['failed']}")
+                raise UserError(f"gateway.address: cannot listen on {self._address}: {event['failed']}")
             else:
                 if "joined" in event:
                     self._guests[event["joined"]] = event["name"]

@@ -22,7 +22,7 @@ MEANINGS = {
     "CERTIFICATE_UNKNOWN|UNKNOWN_CA|BAD_CERTIFICATE": "a TLS handshake failed: the actor does not trust the learner's "
     "certificate (is its --ca the right one?)",
     "PEER_DID_NOT_RETURN_A_CERTIFICATE": "a TLS handshake failed: the actor showed no certificate",
-    "CERTIFICATE_VERIFY_FAILED": "a TLS handshake failed: the actor's certificate is not signed by transport.client_ca",
+    "CERTIFICATE_VERIFY_FAILED": "a TLS handshake failed: the actor's certificate is not signed by gateway.client_ca",
     "Handshake failed": "a TLS handshake failed",
     "Handshake timed out": "a connection that stayed silent",
 }

@@ -7,8 +7,7 @@ from typing import Annotated
 import typer
 
 from pronk.cli.shell import Overrides, Resume, RunDir, Seed, Source, app
-from pronk.cli.train import train
-from pronk.config import load_config
+from pronk.cli.train import start, with_seed
 
 ADDRESS = "127.0.0.1:5050"
 
@@ -20,15 +19,20 @@ def learner(
     run_dir: RunDir = None,
     seed: Seed = None,
     resume: Resume = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing but errors and where it listens.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but errors and the address.")] = False,
 ) -> None:
     """Train with actors that join over the network, from any machine and at any time.
 
-    `pronk learner cartpole` waits at 127.0.0.1:5050; `pronk actor 127.0.0.1:5050` plays for it. For other machines:
-    `pronk learner pong transport.address=0.0.0.0:5050 transport.certificate=cert.pem transport.private_key=key.pem
-    transport.token_file=token`. Actors of this machine play along with actors.count=N. Where it listens is said, and
-    is in the file `address` of the run directory. Otherwise it is `pronk train`.
+    `pronk learner cartpole` listens on 127.0.0.1:5050; start actors with `pronk actor 127.0.0.1:5050`. It prints the
+    address, and keeps it in the file `address` of the run directory.
+
+    To let other machines join, give it an address that they reach, a certificate and a token:
+    `pronk learner pong gateway.address=0.0.0.0:5050 gateway.certificate=cert.pem gateway.private_key=key.pem
+    gateway.token_file=token` (docs/cluster.md shows how to make these).
+
+    No actors run on this machine unless actors.count=N asks for them. The settings of the section `gateway` belong to
+    this machine and are not saved with the run: give them again with --resume. Otherwise it is `pronk train`.
     """
-    own = [] if resume or load_config(source).transport.address else [f"transport.address={ADDRESS}"]
-    nobody = [] if resume else ["actors.count=0"]
-    train(source, [*own, *nobody, *(overrides or [])], run_dir, seed, resume, quiet)
+    nobody_here = [] if resume else ["actors.count=0"]
+    changes = [*nobody_here, *with_seed(overrides, seed)]
+    start(source, changes, run_dir=run_dir, resume=resume, quiet=quiet, listen_on=ADDRESS)

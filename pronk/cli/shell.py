@@ -6,43 +6,60 @@ import atexit
 import gc
 import os
 import sys
+import warnings
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
+from pronk.config.renamed import RenamedKey
 from pronk.processes.interrupts import INTERRUPTED
 from pronk.types import Failure, UserError
 
-FAILED, MISTAKE = 1, 2
+FAILED, MISTAKE = 1, 2  # exit codes
 
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
-    help="Train reinforcement-learning agents with IMPALA.\n\n"
-    "Start with `pronk train cartpole`, then `pronk eval last`. `pronk presets` lists what else is ready to train.",
+    help="Train reinforcement-learning agents with IMPALA, on one machine or many.\n\n"
+    "Start with `pronk train cartpole`, then `pronk eval last`. `pronk presets` lists what else is ready to train, and "
+    "`pronk COMMAND --help` explains a command.",
 )
 out, err = Console(), Console(stderr=True)
 
-Source = Annotated[str, typer.Argument(metavar="PRESET|FILE.yaml|GYM-ID", help="What to train; see `pronk presets`.")]
+Source = Annotated[
+    str,
+    typer.Argument(
+        metavar="PRESET|FILE.yaml|GYM-ID",
+        help="What to train: a preset (see `pronk presets`), a YAML file, a Gymnasium id or module:Class.",
+    ),
+]
 Overrides = Annotated[
-    list[str] | None, typer.Argument(metavar="[SECTION.KEY=VALUE]...", help="Changes, such as run.total_steps=1e6.")
+    list[str] | None,
+    typer.Argument(metavar="[SECTION.KEY=VALUE]...", help="Settings to change, such as run.total_steps=1e6."),
 ]
-RunDir = Annotated[Path | None, typer.Option(help="Where to write [default: runs/NAME-DATE-TIME].")]
-Seed = Annotated[int | None, typer.Option(help="Short for run.seed=N.")]
+RunDir = Annotated[Path | None, typer.Option(help="Directory to write the run to [default: runs/NAME-DATE-TIME].")]
+Seed = Annotated[int | None, typer.Option(help="Seed of the run; short for run.seed=N.")]
 Resume = Annotated[
-    bool, typer.Option("--resume", help="Go on with a run: PRESET is its directory, its name, or `last`.")
+    bool,
+    typer.Option("--resume", help="Continue a run; PRESET is then its directory, its name under runs/, or `last`."),
 ]
-Run = Annotated[str, typer.Argument(metavar="RUN", help="A run directory, its name under runs/, or `last`.")]
+Run = Annotated[str, typer.Argument(metavar="RUN", help="A run: its directory, its name under runs/, or `last`.")]
+Best = Annotated[bool, typer.Option("--best", help="Use the best checkpoint instead of the newest.")]
+Deterministic = Annotated[
+    bool, typer.Option("--deterministic", help="Take the most likely action instead of sampling.")
+]
+EpisodeSeed = Annotated[int, typer.Option("--seed", help="Seed of the episodes.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")]
 
 
 @app.callback(invoke_without_command=True)
 def callback(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
-    """Global options."""
     if version:
         from pronk import __version__
 
@@ -51,28 +68,40 @@ def callback(version: Annotated[bool, typer.Option("--version", help="Print the 
 
 
 def warn(message: str, console: Console = err) -> None:
-    """For the user, beside the results."""
+    """Print a warning, beside the results."""
     console.print(Text(message, "yellow"), soft_wrap=True)
 
 
+def show_warning(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+    """Print our own warnings as one line, without the line of code that Python would add."""
+    if issubclass(category, RenamedKey):
+        warn(str(message))
+    else:
+        python_shows_warning(message, category, *where, **more)
+
+
+python_shows_warning = warnings.showwarning
+
+
 def main() -> None:
-    """Run a command; a user's mistake is one line and exit code 2, a failure its root cause and exit code 1."""
+    """Run a command. A user's mistake is one line and exit code 2; a failure is its root cause and exit code 1."""
     atexit.register(gc.freeze)  # the garbage collections at exit would visit all of torch's objects: half a second
-    sys.path.insert(0, os.getcwd())  # for `module:attribute` of the user's own
+    sys.path.insert(0, os.getcwd())  # so that `module:attribute` finds the user's modules
+    warnings.showwarning = show_warning
     try:
         code = app(standalone_mode=False)
         raise SystemExit(code if isinstance(code, int) else 0)
-    except (KeyboardInterrupt, typer.Abort):  # the parser makes the second of the first
+    except (KeyboardInterrupt, typer.Abort):  # typer turns the first into the second
         raise SystemExit(INTERRUPTED) from None
     except Exception as error:
         if isinstance(error, Failure):
             word, message, code = "failed:", str(error), FAILED
         elif isinstance(error, UserError):
             word, message, code = "error:", str(error), MISTAKE
-        elif hasattr(error, "format_message"):  # the parser's own: a wrong option
+        elif hasattr(error, "format_message"):  # typer's errors: a wrong option
             word, message, code = "error:", error.format_message(), MISTAKE
         else:
             raise
-        if message:  # there is none where the parser has printed its help instead
+        if message:  # empty if typer has printed its help instead
             err.print(Text(word, "red"), Text(message), soft_wrap=True)
         raise SystemExit(code) from None

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
-from pronk.cli.shell import Overrides, Resume, RunDir, Seed, Source, app, out, warn
-from pronk.config import Config, load_config
+from pronk.cli.shell import Overrides, Quiet, Resume, RunDir, Seed, Source, app, out, warn
+from pronk.config import Config, load_config, override
 from pronk.processes.interrupts import INTERRUPTED
 from pronk.types import UserError
 
@@ -40,7 +40,8 @@ def train(
         bool,
         typer.Option(
             "--evaluate",
-            help="Beside the training, play whole episodes with its newest weights now and then (section evaluation).",
+            help="Also play whole episodes with the newest weights, in a process of its own, every "
+            "evaluation.every_seconds. The best checkpoint is then chosen by these.",
         ),
     ] = False,
     task: Annotated[
@@ -48,31 +49,56 @@ def train(
         typer.Option(
             "-t",
             "--task",
-            help="As in XingTian: train_with_evaluate is --evaluate; evaluate trains nothing and plays the newest run "
-            "of PRESET under runs/, or that of --run-dir.",
+            help="For users of XingTian: train_with_evaluate is the same as --evaluate; evaluate trains nothing, and "
+            "plays the newest run of PRESET under runs/ (or the run in --run-dir).",
         ),
     ] = Task.TRAIN,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing but errors.")] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Train an agent.
 
-    `pronk train cartpole` solves CartPole in seconds. Any preset, YAML file or Gymnasium id can be changed on the spot:
-    `pronk train Acrobot-v1 run.total_steps=500000 optimiser.learning_rate=3e-4`; `pronk show cartpole` lists every key.
-    `learners.count=2` trains with two learners that act as one.
-    Ctrl-C writes a checkpoint and ends; `pronk train RUN --resume` goes on from it.
-    """
-    from pronk.learners import find_place, place_in
+    `pronk train cartpole` solves CartPole in seconds. A preset, a YAML file or any Gymnasium id can be trained, and
+    every setting can be changed on the command line: `pronk train Acrobot-v1 run.total_steps=500000
+    optimiser.learning_rate=3e-4`. `pronk show cartpole --explain` lists and explains all settings.
 
-    changes = [*(overrides or []), *([f"run.seed={seed}"] if seed is not None else [])]
+    The results go to a new directory under runs/: metrics, checkpoints, logs and the configuration. Ctrl-C saves a
+    checkpoint and ends; `pronk train RUN --resume` continues from it.
+
+    `learners.count=2` trains with two learners that act as one, `cluster=ray` on a Ray cluster; `pronk learner` and
+    `pronk launch` use other machines.
+    """
+    changes = with_seed(overrides, seed)
     if task == Task.EVALUATE:
         return evaluate_newest(source, changes, run_dir)
     if evaluate or task == Task.TRAIN_WITH_EVALUATE:
         changes.append("evaluation.enabled=true")
+    start(source, changes, run_dir=run_dir, resume=resume, quiet=quiet)
+
+
+def start(
+    source: str,
+    changes: list[str],
+    *,
+    run_dir: Path | None,
+    resume: bool,
+    quiet: bool,
+    listen_on: str | None = None,
+) -> None:
+    """Train, and exit with the code of the outcome: what `pronk train` and `pronk learner` do.
+
+    `listen_on` is where actors can join unless gateway.address says something else.
+    """
+    from pronk.learners import find_place, place_in
+
     if resume:
         follow_if_further(place_in(changes))  # before looking for the run, which learner 0 alone may have
     config, title, run_dir = plan_of(source, changes, None, resume, run_dir)
     if not resume:
         follow_if_further(find_place(config.learners))
+    if listen_on is not None and config.gateway.address is None:
+        config = config.replace({"gateway.address": listen_on})
+    if listen_on is not None and resume and config.actors.count == "auto":  # recorded so if there were none here
+        config = config.replace({"actors.count": 0})
     display, say = display_for(title, config, quiet)
     from pronk.starting import TrainingInterrupted
     from pronk.starting import train as run_training
@@ -81,24 +107,27 @@ def train(
         summary = run_training(config, run_dir=run_dir, name=title, resume=resume, display=display, say=say)
     except TrainingInterrupted as interrupted:
         summary = interrupted.summary
-    where = " launch=ray" if config.launch.name == "ray" else ""
+    where = " cluster=ray" if config.cluster.name == "ray" else ""
     end_with(summary, quiet, f"pronk train {{}} --resume{where}")
+
+
+def with_seed(overrides: list[str] | None, seed: int | None) -> list[str]:
+    return [*(overrides or []), *([f"run.seed={seed}"] if seed is not None else [])]
 
 
 def plan_of(
     source: str, overrides: list[str] | None, seed: int | None, resume: bool, run_dir: Path | None
 ) -> tuple[Config, str, Path | None]:
-    """What to train, what to call it, and where."""
+    """Return what to train, what to call it, and where to write it."""
     from pronk.runs.directory import find_run, plain_name
 
-    changes = [*(overrides or []), *([f"run.seed={seed}"] if seed is not None else [])]
-    if not resume:
-        return load_config(source, changes), plain_name(Path(source).name), run_dir
-    run = find_run(str(run_dir or source))
-    from pronk.cluster.plan import on_its_own
-
-    config = load_config(run.config, changes)  # its own, with the changes on top
-    return on_its_own(config), run.path.name, run.path
+    changes = with_seed(overrides, seed)
+    if resume:
+        run = find_run(str(run_dir or source))
+        return override(run.load_config().without_host(), changes), run.path.name, run.path
+    if (Path(source) / "config.yaml").is_file():
+        raise UserError(f"{source} is a run; to continue it: pronk train {source} --resume")
+    return load_config(source, changes), plain_name(Path(source).name), run_dir
 
 
 def display_for(title: str, config: Config, quiet: bool) -> tuple[Display | PlainLines | None, Callable[[str], None]]:

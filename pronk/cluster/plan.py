@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 from pronk.cluster.base import FILES, FILES_VARIABLE, Job
 from pronk.cluster.keys import SERVER_NAME, Keys
 from pronk.config import Config, load_config
-from pronk.runs.reading import flat
+from pronk.config.trees import flat
 from pronk.transport.security import TOKEN_VARIABLE, is_loopback
 from pronk.types import UserError
 
@@ -33,29 +32,10 @@ class Seat:
     devices: str | None = None
 
 
-def on_its_own(config: Config) -> Config:
-    """What a fleet wrote into a run's configuration for its own processes is nothing to anybody else who goes on."""
-    if FILES_VARIABLE in os.environ or config.transport.certificate != f"${FILES_VARIABLE}/{CERTIFICATE}":
-        return config
-    fixed = not str(config.transport.address).endswith(":0")
-    return config.replace(
-        {
-            "transport.address": config.transport.address if fixed else None,
-            "transport.certificate": None,
-            "transport.private_key": None,
-            "actors.count": config.actors.count or "auto",
-        }
-    )
-
-
 def changed_since(run: Path, config: Config) -> list[str]:
-    """Overrides that make this of the run's own configuration."""
-    before = flat(on_its_own(load_config(run / "config.yaml")).model_dump())
-    return [
-        f"{key}={json.dumps(value)}"
-        for key, value in flat(config.model_dump()).items()
-        if value != before.get(key) and key.partition(".")[0] not in ("launch", "learners")
-    ]
+    """Return overrides that turn a run's recorded configuration into this one, without what belongs to a machine."""
+    before, now = (flat(each.without_host().model_dump()) for each in (load_config(run / "config.yaml"), config))
+    return [f"{key}={json.dumps(value)}" for key, value in now.items() if value != before.get(key)]
 
 
 class Plan:
@@ -63,10 +43,10 @@ class Plan:
 
     def __init__(self, config: Config, keys: Keys, run: str, marker: str, resume: bool) -> None:
         """`run` is the run directory on the learners' machines."""
-        given = config.transport
+        given = config.gateway
         if given.certificate or given.private_key or given.client_ca or given.token_file:
-            raise UserError("a fleet makes a certificate and a token of its own; leave out those of transport")
-        if given.name == "local":
+            raise UserError("a fleet makes a certificate and a token of its own; leave out those of gateway")
+        if config.transport.name == "local":
             raise UserError("transport=local is one process; a fleet needs transport=shared_memory")
         self._config, self._keys, self._run, self._marker = config, keys, run, marker
         self._resume = resume
@@ -87,7 +67,7 @@ class Plan:
         changed = [f"{key}={value}" for key, value in changes.items()]
         go_on = ["learner", self._run, "--resume", *self._overrides, *changed, *group]
         begin = ["learner", f"{FILES}/{CONFIG}", "--run-dir", self._run, *group]
-        config = self._config.replace({"launch": {}, "learners": {}, **changes})
+        config = self._config.replace({"cluster": {}, "learners": {}, **changes})
         files = {CERTIFICATE: self._keys.certificate, PRIVATE_KEY: self._keys.private_key, CONFIG: config.to_yaml()}
         first = rank == 0
         return Job(
@@ -109,9 +89,9 @@ class Plan:
         """Of the configuration, on top of the user's."""
         nearby = all(is_loopback(seat.host) for seat in seats)
         changes: dict[str, Any] = {
-            "transport.address": self._config.transport.address or f"{LOOPBACK if nearby else EVERYWHERE}:0",
-            "transport.certificate": f"${FILES_VARIABLE}/{CERTIFICATE}",
-            "transport.private_key": f"${FILES_VARIABLE}/{PRIVATE_KEY}",
+            "gateway.address": self._config.gateway.address or f"{LOOPBACK if nearby else EVERYWHERE}:0",
+            "gateway.certificate": f"${FILES_VARIABLE}/{CERTIFICATE}",
+            "gateway.private_key": f"${FILES_VARIABLE}/{PRIVATE_KEY}",
             "actors.count": 0,
         }
         if len(seats) == 1 and self._config.learner.threads == "auto":

@@ -31,13 +31,13 @@ def train_on_ray(
     config: Config, *, run_dir: Path | None, name: str, resume: bool, display: Sink | None, say: Say
 ) -> dict[str, Any]:
     """Train where the cluster has room; gives back what `summary.json` holds."""
-    import_extra("ray", "launch=ray", "ray")
-    with cluster(config.launch.address) as resources:
+    import_extra("ray", "cluster=ray", "ray")
+    with cluster(config.cluster.address) as resources:
         room = Room(config, resources)
         if room.for_actors() < 1:
             say(f"Ray has {resources().get('CPU', 0):g} cores, none for an actor beside the learners: waiting for more")
         if config.learner.threads == "auto":
-            config = config.replace({"learner.threads": max(1, int(config.launch.learner_cpus))})
+            config = config.replace({"learner.threads": max(1, int(config.cluster.learner_cpus))})
         return launch(
             config,
             room.learners,
@@ -66,7 +66,7 @@ def cluster(address: str | None) -> Iterator[Callable[[], dict[str, float]]]:
             ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
         except (ConnectionError, OSError) as error:
             reason = (str(error) or type(error).__name__).splitlines()[0]
-            raise UserError(f"launch.address: no Ray cluster at {address or 'hand'}: {reason}") from None
+            raise UserError(f"cluster.address: no Ray cluster at {address or 'hand'}: {reason}") from None
     try:
         yield ray.cluster_resources
     finally:
@@ -78,7 +78,7 @@ class Room:
     """What the cluster has room for."""
 
     def __init__(self, config: Config, resources: Callable[[], dict[str, float]]) -> None:
-        self._settings, self._wanted, self._resources = config.launch, config.actors.count, resources
+        self._settings, self._wanted, self._resources = config.cluster, config.actors.count, resources
         self._learners = 1 if config.learners.count == "auto" else config.learners.count
         self._looked = -LOOK_SECONDS
         gpus = self._settings.learner_gpus

@@ -10,21 +10,22 @@ from typing import Any, Self
 from pydantic import model_validator
 
 from pronk.config import plain_yaml
+from pronk.config.host import ClusterConfig, GatewayConfig
 from pronk.config.knobs import (
     ActorsConfig,
     CheckpointConfig,
     EnvConfig,
     EvaluationConfig,
-    LaunchConfig,
     LearnerConfig,
     LearnersConfig,
     LossConfig,
     NetworkConfig,
     OptimiserConfig,
     RunConfig,
-    Section,
     TransportConfig,
 )
+from pronk.config.section import Section
+from pronk.config.trees import assign
 
 
 class Document(Section):
@@ -54,10 +55,11 @@ class Config(Document):
     learner: LearnerConfig = LearnerConfig()
     learners: LearnersConfig = LearnersConfig()
     transport: TransportConfig = TransportConfig()
-    launch: LaunchConfig = LaunchConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     run: RunConfig = RunConfig()
+    gateway: GatewayConfig = GatewayConfig()
+    cluster: ClusterConfig = ClusterConfig()
 
     @model_validator(mode="after")
     def _check_sections_together(self) -> Config:
@@ -65,11 +67,16 @@ class Config(Document):
             raise ValueError("network.separate_value=true needs network.core=none: the two would need a state each")
         learners = 1 if self.learners.count == "auto" else self.learners.count
         check_batch(self.learner.batch_size, learners, self.actors.envs)
-        if self.actors.count == 0 and self.transport.address is None:
-            raise ValueError("actors.count=0 leaves nobody to play, unless transport.address lets others join")
-        if self.transport.name == "local" and self.transport.address is not None:
-            raise ValueError("transport=local is one process; transport.address needs transport=shared_memory")
         return self
+
+    def without_host(self) -> Config:
+        """Return a copy with defaults for what belongs to a machine: addresses, TLS files, which learner this is."""
+        return self.replace({"gateway": {}, "cluster": {}, "learners": {"count": self.learners.count}})
+
+    def to_shared_yaml(self) -> str:
+        """Return the YAML text without what belongs to a machine: for a run's config.yaml, or to publish."""
+        host: Any = {"gateway": True, "cluster": True, "learners": {"rank", "address"}}
+        return plain_yaml.dump(self.model_dump(exclude=host))
 
 
 def check_batch(batch_size: int, learners: int, envs: int | str) -> None:
@@ -88,23 +95,3 @@ def check_batch(batch_size: int, learners: int, envs: int | str) -> None:
             f"{share} ({columns}) must be a multiple or a divisor of actors.envs ({envs}): "
             f"try learner.batch_size={envs * learners}"
         )
-
-
-# What `section=value` means: `transport=local` is short for `transport.name=local`.
-SHORTHAND = {
-    **dict.fromkeys(["network", "loss", "optimiser", "transport", "launch"], "name"),
-    **{"env": "id", "learners": "count", "evaluation": "enabled"},
-}
-
-
-def assign(tree: dict[str, Any], path: str, value: Any) -> None:
-    """Set `section.key` in plain data."""
-    keys = path.split(".")
-    if keys[0] in SHORTHAND and len(keys) == 1 and not isinstance(value, dict):
-        keys.append(SHORTHAND[keys[0]])
-    for key in keys[:-1]:
-        node = tree.get(key)
-        if not isinstance(node, dict):
-            node = tree[key] = {}
-        tree = node
-    tree[keys[-1]] = value

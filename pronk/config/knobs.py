@@ -1,157 +1,145 @@
-"""Every knob: its default, its unit and, where it has one, its source. `config.py` puts the sections together.
+"""The knobs of an experiment: what is learnt, how, and for how long. `host.py` has those of a machine.
 
-Sources: G.1 and D.3 are tables of the paper (arXiv 1802.01561).
+Each docstring says what the knob means, its unit, and where its default comes from. "Table G.1" and "table D.3" are
+those of the IMPALA paper (arXiv 1802.01561); defaults without a source were chosen on CartPole, Catch and Pong.
 """
 
 from __future__ import annotations
 
-import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field, model_validator
 
-
-def plain_data(value: Any) -> Any:
-    """Only what YAML can carry to another process unchanged."""
-    match value:
-        case None | bool() | int() | float() | str() | datetime.date():
-            return value
-        case list():
-            return [plain_data(part) for part in value]
-        case dict():
-            return {plain_data(key): plain_data(part) for key, part in value.items()}
-    raise ValueError(f"{value!r} is a {type(value).__name__}; only numbers, strings, lists and dicts reach an actor")
-
-
-def as_list(value: Any) -> Any:
-    """One name is a list of one."""
-    return [value] if isinstance(value, str) else value
-
-
-Kwargs = Annotated[dict[str, Any], BeforeValidator(plain_data)]
-Positive = Annotated[int, Field(gt=0)]
-PositiveFloat = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Fraction = Annotated[float, Field(ge=0, le=1)]
-Threads = Annotated[int, Field(gt=0, le=1024)]
-Auto = Literal["auto"]
-
-
-class Section(BaseModel):
-    """Part of the configuration. Immutable; unknown keys are refused."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
-
-    @field_validator("*", mode="before")
-    @classmethod
-    def _no_bool_for_a_number(cls, value: Any, info: ValidationInfo) -> Any:
-        """Python counts True as 1; a user does not."""
-        if isinstance(value, bool) and "bool" not in str(cls.model_fields[str(info.field_name)].annotation):
-            raise ValueError(f"{str(value).lower()} is not a number or a name")
-        return value
+from pronk.config.section import (
+    Auto,
+    Envs,
+    Fraction,
+    Kwargs,
+    Names,
+    NonNegative,
+    Positive,
+    PositiveFloat,
+    Section,
+    Seed,
+    Threads,
+)
 
 
 class AtariConfig(Section):
-    """Preprocessing of Atari games. The defaults are G.1's."""
+    """Preprocessing of Atari games. Defaults are those of table G.1."""
 
     backend: Literal["ale", "envpool"] = "ale"
-    """Who plays the games: ale-py's vector environment, or EnvPool (`pip install pronk[envpool]`). Both look alike to
-    the agent except at the start of a game: no-ops before or after fire, a stack of black frames or of copies."""
+    """What emulates the games: ale-py's vector environment, or EnvPool (`pip install 'pronk[envpool]'`). Observations,
+    rewards and actions are the same; only the first frames of a game differ (the order of no-ops and fire, and what the
+    frame stack starts with)."""
     frame_skip: Positive = 4
-    """Emulator frames per step; the last two are max-pooled."""
+    """Emulator frames per step of the agent. The last two are max-pooled, because some sprites flicker."""
     stack: Positive = 4
-    """Frames in an observation."""
+    """Frames in one observation."""
     size: Positive = 84
-    """Pixels per side."""
+    """Height and width of a frame in pixels."""
     grayscale: bool = True
+    """One channel per frame instead of red, green and blue."""
     noops: Annotated[int, Field(ge=0)] = 30
-    """A game begins with up to so many idle frames."""
+    """Each game begins with a random number of no-op frames, up to this many, so that games differ."""
     sticky: Fraction = 0.0
-    """Probability that the last action is repeated instead (Machado et al. 2018: 0.25)."""
+    """Probability that the emulator repeats the previous action instead of the chosen one (Machado et al. 2018 use
+    0.25)."""
     full_actions: bool = False
-    """All 18 actions instead of those the game uses."""
+    """Offer all 18 actions, not only those that the game uses."""
     life_loss_ends: bool = True
-    """A lost life ends the episode for learning. The game goes on, and reported returns are of whole games."""
+    """End the episode when a life is lost, for learning only: the game goes on, and reported returns are of whole
+    games."""
     fire_reset: bool = True
-    """Press fire to begin, in games that wait for it."""
+    """Press fire at the start of games that wait for it."""
     max_frames: Positive = 108_000
-    """Per game (30 minutes)."""
+    """Emulator frames after which a game is truncated (30 minutes at 60 frames per second)."""
 
 
 class EnvConfig(Section):
-    """Which environment, and how many of them are stepped together."""
+    """The environment."""
 
     id: str = "CartPole-v1"
-    """A Gymnasium id, `module:Id`, a built-in (`catch`, `atari`), or `module:attribute` of your own."""
+    """A Gymnasium id, a built-in (`catch`, `atari`), or `module:attribute` of your own class, function or vector
+    class."""
     game: str | None = None
-    """Which Atari game (`pong`, `breakout`, `ms_pacman`, ...), with id `atari`."""
+    """The Atari game, such as `pong` or `ms_pacman`. Required with id=atari."""
     atari: AtariConfig = AtariConfig()
     kwargs: Kwargs = {}
-    """Handed to the environment's constructor."""
+    """Keyword arguments for the environment's constructor."""
     vectorization: Literal["auto", "native", "sync", "async"] = "auto"
-    """How N environments are stepped: `native` by the environment's own vector class, `sync` one after another in the
-    actor, `async` in a process each. `auto`: native where there is one, else sync."""
+    """How an actor steps its environments: `native` with the environment's own vector class, `sync` one after another
+    in the actor process, `async` with one process each. `auto`: native if there is one, else sync."""
 
 
 class NetworkConfig(Section):
-    """Observation -> policy and value."""
+    """The network: observation -> policy and value."""
 
     name: str = "actor_critic"
-    """`actor_critic`, or `module:attribute` of your own (see docs/architecture.md)."""
+    """`actor_critic`, or `module:attribute` of your own network (see docs/architecture.md)."""
     torso: Literal["mlp", "shallow", "nature", "deep", "opt_cnn", "compact", "small"] = "mlp"
-    """`mlp` for vectors. For images: `shallow` and `deep` of the paper, `nature` of DQN, `opt_cnn` of XingTian,
-    `compact` for 42x42 frames, `small` for grids of a few cells (MinAtar, MiniGrid)."""
+    """What turns an observation into features. `mlp` for vectors. For images: `shallow` and `deep` from the IMPALA
+    paper, `nature` from DQN, `opt_cnn` from XingTian, `compact` for 42x42 frames, `small` for grids of a few cells
+    (MinAtar, MiniGrid)."""
     standardise: bool = False
-    """Shift and scale every picture to mean 0 and deviation 1. Frames are mostly one background; without it, a ball of
-    a few pixels hardly shows in the sums, and Pong takes several times as long."""
+    """Shift and scale each image to mean 0 and standard deviation 1. Most of an Atari frame is background, so without
+    this a small ball hardly changes the sums, and Pong takes several times as long."""
     hidden: list[Positive] = [64, 64]
-    """Widths of the MLP's layers."""
+    """Widths of the hidden layers of the `mlp` torso."""
     activation: Literal["relu", "tanh"] = "tanh"
+    """Activation function of the `mlp` torso."""
     separate_value: bool | Auto = "auto"
-    """Policy and value each with a torso of their own, so that a large value loss cannot drown the policy; actors then
-    run only the policy's half. `auto`: for an MLP without a core."""
+    """Give policy and value a torso each, so that a large value loss does not disturb the policy. Actors then compute
+    the policy half only. `auto`: true for an `mlp` torso without a core."""
     core: Literal["none", "lstm"] = "none"
+    """Recurrent core between torso and heads, for environments where one observation does not show everything."""
     core_size: Positive = 256
+    """Units of the core. Paper: 256."""
     last_action: bool = False
-    """Also see the last action, one-hot (paper: yes, with the LSTM)."""
+    """Also feed the previous action to the network, one-hot. The paper does so with the LSTM."""
     last_reward: bool = False
-    """Also see the last reward, clipped to [-1, 1] (paper: yes, with the LSTM)."""
+    """Also feed the previous reward, clipped to [-1, 1]. The paper does so with the LSTM."""
     kwargs: Kwargs = {}
-    """Handed to a network of your own."""
+    """Any values for a network of your own, which finds them in `config.kwargs`."""
 
 
 class LossConfig(Section):
-    """How off-policy data becomes a gradient."""
+    """The loss: off-policy data -> gradient."""
 
     name: str = "impala"
-    """`impala`, or `module:attribute` of your own."""
+    """`impala`, or `module:attribute` of your own loss."""
     correction: Literal["vtrace", "one_step", "epsilon", "none"] = "vtrace"
-    """The paper's comparison (section 5.2.2)."""
+    """How the lag between actors and learner is corrected for. The others are the variants that the paper compares with
+    V-trace (section 5.2.2)."""
     rho_bar: PositiveFloat | None = 1.0
-    """Clips the importance weight of the TD error; decides the fixed point. null: no clipping below 1e9. Paper: 1."""
+    """Upper limit of the importance weight of each TD error. It decides which value function is learnt: the limit of 1
+    (paper) lies between the acting policy's and the learner's. null: no limit below 1e9, the learner's."""
     c_bar: PositiveFloat | None = 1.0
-    """Clips the trace; decides only the speed. At most rho_bar. Paper: 1."""
+    """Upper limit of the weights in the trace. It decides how fast values are learnt, not which. At most rho_bar.
+    Paper: 1. null: no limit."""
     pg_rho_bar: PositiveFloat | None = 1.0
-    """Clips the importance weight of the policy gradient. Paper: 1."""
+    """Upper limit of the importance weight of the policy gradient. Paper: 1. null: no limit."""
     lambda_: Fraction = 1.0
-    """Discounts the trace (remark 2 of the paper)."""
+    """Decay of the trace per step, as in TD(lambda) (remark 2 of the paper). Less than 1: less variance, more bias."""
     discount: Fraction = 0.99
-    """Per step. G.1: 0.99."""
+    """Discount factor per step. Table G.1: 0.99."""
     baseline_cost: NonNegative = 0.5
-    """G.1: 0.5."""
+    """Weight of the value loss. Table G.1: 0.5."""
     entropy_cost: NonNegative = 0.01
-    """G.1: 0.01."""
+    """Weight of the entropy bonus, which keeps the policy from settling too early. Table G.1: 0.01."""
     reduction: Literal["mean", "sum"] = "mean"
-    """Over time and batch. The paper sums; a learning rate does not transfer between the two."""
+    """Average or sum the loss over time and batch. The paper sums. A learning rate for one does not suit the other."""
     reward_clip: Literal["none", "abs_one", "soft_asymmetric"] = "none"
-    """`abs_one`: to [-1, 1] (G.1). `soft_asymmetric`: 0.3 min(tanh r, 0) + 5 max(tanh r, 0) (DMLab-30)."""
+    """Clip rewards for learning: `abs_one` to [-1, 1] (Atari, table G.1); `soft_asymmetric` to 0.3 min(tanh r, 0) + 5
+    max(tanh r, 0) (DMLab-30). Reported returns are never clipped."""
     reward_scale: PositiveFloat = 1.0
-    """Multiplies rewards before clipping, for learning only; reported returns stay raw."""
+    """Multiply rewards by this before clipping, for learning only. Useful if returns are far from the order of 1 to
+    10."""
     kwargs: Kwargs = {}
-    """Handed to a loss of your own."""
+    """Any values for a loss of your own, which finds them in `config.kwargs`."""
 
     @model_validator(mode="after")
-    def _rho_is_at_least_c(self) -> LossConfig:
+    def _check_rho_is_at_least_c(self) -> LossConfig:
         rho, c = (float("inf") if bar is None else bar for bar in (self.rho_bar, self.c_bar))
         if rho < c:
             raise ValueError(f"rho_bar ({rho:g}) must be at least c_bar ({c:g}): V-trace's proof needs it")
@@ -159,182 +147,152 @@ class LossConfig(Section):
 
 
 class OptimiserConfig(Section):
-    """Gradient -> new weights."""
+    """The optimiser: gradient -> new weights."""
 
     name: Literal["adam", "rmsprop", "rmsprop_tf"] = "adam"
-    """`rmsprop_tf` is g / sqrt(v + epsilon) with v starting at 1, as in TensorFlow and the paper's code;
-    `rmsprop` is PyTorch's g / (sqrt(v) + epsilon). Figures do not transfer between them."""
+    """`rmsprop` is PyTorch's: g / (sqrt(v) + epsilon). `rmsprop_tf` is TensorFlow's, as in the paper's code: g / sqrt(v
+    + epsilon), with v starting at 1. Learning rates and epsilons for one do not suit the other."""
     learning_rate: PositiveFloat = 1e-3
-    """G.1: 6e-4 with rmsprop_tf and sum."""
+    """Step size at the start. Table G.1: 6e-4, with rmsprop_tf and loss.reduction=sum."""
     schedule: Literal["constant", "linear"] = "linear"
-    """`linear`: to zero at run.total_steps (G.1)."""
+    """`linear` lowers the learning rate to zero at run.total_steps (table G.1)."""
     epsilon: PositiveFloat = 1e-5
-    """G.1: 0.01 with rmsprop_tf."""
+    """Keeps the division by sqrt(v) finite. Table G.1: 0.01, with rmsprop_tf."""
     decay: Fraction = 0.99
-    """Of RMSProp's mean square; the paper's code: 0.99."""
+    """Decay of RMSProp's running mean of squared gradients, per update. Table G.1: 0.99."""
     momentum: Fraction = 0.0
-    """Of RMSProp. G.1: 0."""
+    """Momentum of RMSProp. Table G.1: 0."""
     max_gradient_norm: PositiveFloat | None = 0.5
-    """Global norm. G.1: 40 with sum. null: no clipping."""
+    """Scale the gradient down to this global norm if it is larger. Table G.1: 40, with loss.reduction=sum. null:
+    never."""
 
 
 class ActorsConfig(Section):
-    """Who plays."""
+    """The actors, which play."""
 
     count: Annotated[int, Field(ge=0, le=10_000)] | Auto = "auto"
-    """Processes, of all learners together; every learner has at least one. `auto`: one per core. 0: only actors of
-    other machines play (transport.address)."""
-    envs: Annotated[int, Field(gt=0, le=100_000)] | Auto = "auto"
-    """Environments per actor. `auto`: 16, or what divides learner.batch_size."""
+    """Actor processes, of all learners together; each learner has at least one. `auto`: one per core. 0: only actors of
+    other machines play (gateway.address)."""
+    envs: Envs | Auto = "auto"
+    """Environments per actor. `auto`: 16, or learner.batch_size if that does not fit 16."""
     unroll_length: Annotated[int, Field(gt=0, le=100_000)] = 20
-    """Steps per unroll. G.1: 20; D.3: 100."""
+    """Steps per unroll. Table G.1: 20; table D.3: 100."""
     slots: Annotated[int, Field(ge=1, le=64)] = 2
-    """Unrolls an actor may be ahead of the learner: bounds memory and policy lag."""
+    """Unrolls that an actor may be ahead of the learner. Limits memory and policy lag; with 1 an actor waits while the
+    learner holds its unroll."""
     sync_every: Positive = 1
-    """Unrolls between two pulls of the parameters. More than one saves network and adds lag. Paper: 1."""
+    """Fetch new parameters before every so many unrolls. More than 1 saves network traffic and adds lag. Paper: 1."""
     inference: Literal["local"] = "local"
     """Where actions are chosen. `local`: in each actor, with its own copy of the network."""
     threads: Threads = 1
-    """Of torch, per actor process."""
+    """Threads of torch in each actor process. More than 1 rarely helps: actors are many and their batches small."""
     on_error: Literal["restart", "stop"] = "restart"
-    """When an environment raises: start that actor anew, or end the run at once."""
+    """When an environment raises an exception: `restart` that actor, or `stop` the run."""
     max_failures: Positive = 3
-    """Failures of one actor in a row after which the run ends with the root cause."""
+    """The run ends, with the cause, when one actor has failed this many times in a row."""
     timeout_seconds: PositiveFloat = 120.0
-    """An actor that delivers nothing for so long, though it could, counts as hanging and is replaced."""
+    """An actor that delivers no unroll for this long, although it could, is killed and restarted."""
 
 
 class LearnerConfig(Section):
-    """Who learns."""
+    """The learner."""
 
     batch_size: Annotated[int, Field(gt=0, le=1_000_000)] = 16
-    """Columns (trajectories of unroll_length steps) per update, of all learners together. Each learner's part is a
-    multiple or a divisor of actors.envs. G.1: 32."""
+    """Columns per update (trajectories of actors.unroll_length steps), of all learners together. Each learner's share
+    is a multiple or a divisor of actors.envs. Table G.1: 32."""
     passes: Annotated[int, Field(gt=0, le=100)] = 1
-    """Updates made from each batch. More than one is lag on purpose, and V-trace corrects for it: worth it where
-    playing costs more than learning. Paper: 1."""
+    """Updates made from each batch. More than 1 learns more from each step and adds lag, which V-trace corrects for:
+    worth it if the environment is slow. Paper: 1."""
     device: str = "auto"
-    """`auto`: the first GPU (of several learners each its own), else the CPU."""
+    """A torch device such as `cpu` or `cuda:1`. `auto`: the first GPU (with several learners, a GPU each), else the
+    CPU."""
     precision: Literal["float32", "bfloat16"] = "float32"
-    """Of the learner's matrix products and convolutions. `bfloat16` is for GPUs that have it: weights, loss and
-    actors stay in float32."""
+    """Precision of matrix products and convolutions in the learner. `bfloat16` is for GPUs that support it; weights,
+    loss and actors stay in float32."""
     compile: bool = False
-    """Let torch.compile fuse the learner's network: for GPUs. It takes a minute first and gains nothing on a CPU."""
+    """Compile the learner's network with torch.compile. For GPUs: it takes a minute, and gains nothing on a CPU."""
     threads: Threads | Auto = "auto"
-    """Of torch, on the CPU. `auto`: the cores that the actors leave, at least one."""
+    """Threads of torch on the CPU. `auto`: the cores that the actors leave free, at least 1."""
 
 
 class LearnersConfig(Section):
-    """Several learners that act as one: each has actors of its own; at every update their gradients are added up."""
+    """Several learners that act as one: each has its own actors, and gradients are summed at every update."""
 
     count: Annotated[int, Field(gt=0, le=1024)] | Auto = "auto"
-    """Learner processes. They divide learner.batch_size and actors.count between them, so that the run stays the same
-    run. `auto`: WORLD_SIZE where torchrun or the like has set it, else 1."""
+    """Learner processes. They share learner.batch_size and actors.count, so the result does not depend on how many
+    there are. `auto`: WORLD_SIZE if torchrun or a similar launcher has set it, else 1."""
     rank: Annotated[int, Field(ge=0)] | None = None
-    """Which learner this is, from 0, where each is started by itself. null: RANK where torchrun has set it; else this
-    is learner 0, and starts the others on this machine."""
+    """Which learner this process is, from 0, if you start each yourself. null (default): RANK if torchrun has set it;
+    else this is learner 0, and it starts the others on this machine."""
     address: str | None = None
-    """HOST:PORT of learner 0, where each is started by itself. null: MASTER_ADDR and MASTER_PORT."""
+    """HOST:PORT where learner 0 waits for the others, if you start each yourself. null (default): MASTER_ADDR and
+    MASTER_PORT."""
 
     @model_validator(mode="after")
-    def _rank_is_one_of_them(self) -> LearnersConfig:
+    def _check_rank_is_below_count(self) -> LearnersConfig:
         if self.rank is not None and self.count != "auto" and self.rank >= self.count:
             raise ValueError(f"rank ({self.rank}) must be below count ({self.count}): the first learner is 0")
         return self
 
 
+class TransportConfig(Section):
+    """How unrolls and parameters travel between actors and learner."""
+
+    name: Literal["shared_memory", "local", "grpc"] = "shared_memory"
+    """Between the learner and its own actors. `shared_memory`: actors are processes of this machine. `local`:
+    everything in one process and one thread, deterministic bit for bit; for debugging. `grpc`: processes over this
+    machine's network, as actors of other machines always do."""
+    compression: Literal["none", "lz4", "zstd"] = "none"
+    """Compression of unrolls on the network; needs `pip install 'pronk[compression]'` on both sides."""
+    parameters_dtype: Literal["float32", "bfloat16", "float16"] = "float32"
+    """Format of parameters on the network. 16 bits halve the traffic; the actors' policy then differs a little, which
+    V-trace corrects for."""
+
+
 class CheckpointConfig(Section):
-    """What survives."""
+    """Checkpoints of the whole state of a run."""
 
     every_seconds: PositiveFloat = 60.0
+    """Seconds between checkpoints. One is always written at the end."""
     keep: Positive = 3
-    """Newest checkpoints kept, besides the best."""
+    """Newest checkpoints to keep, besides the best."""
 
 
 class EvaluationConfig(Section):
-    """Whole episodes played beside the training, in a process of its own, with the newest weights."""
+    """Evaluation during training, in a process of its own, with the newest weights."""
 
     enabled: bool = False
-    """`pronk train --evaluate` sets it."""
+    """Evaluate during training. `pronk train --evaluate` sets it."""
     every_seconds: PositiveFloat = 10.0
-    """How often an evaluation begins, if the one before it has ended. A checkpoint is saved for each."""
+    """Seconds between the starts of two evaluations, or longer if one takes longer. Each begins with a checkpoint."""
     episodes: Positive = 20
-    """Whole ones, by their raw returns."""
+    """Episodes per evaluation."""
     deterministic: bool = False
-    """The likeliest actions, not sampled ones."""
-    seed: Annotated[int, Field(ge=0)] = 1
-    """Of the episodes. Every evaluation of a run plays the same ones; training and `pronk eval` never meet them."""
-    envs: Annotated[int, Field(gt=0, le=100_000)] | Auto = "auto"
-    """Environments that play them side by side. `auto`: one per episode, 64 at most."""
+    """Take the most likely action instead of sampling."""
+    seed: Seed = 1
+    """Seed of the episodes. Every evaluation of a run plays the same ones, and neither training nor `pronk eval`
+    does."""
+    envs: Envs | Auto = "auto"
+    """Environments that play the episodes side by side. `auto`: one per episode, at most 64."""
     final_seconds: NonNegative = 300.0
-    """How long the end of a training waits for the evaluation of its last checkpoint."""
+    """Longest wait, in seconds, for the evaluation of the last checkpoint when training has ended."""
 
 
 class RunConfig(Section):
-    """When it ends, and where it is written."""
+    """When the run ends, and what it writes."""
 
     total_steps: Positive = 1_000_000
-    """Environment steps to train on (frames are this times the frame skip)."""
+    """Environment steps to train for. In Atari a step is `env.atari.frame_skip` frames."""
     total_seconds: PositiveFloat | None = None
-    """End when this much wall time was spent training, over all resumes. null: no limit."""
+    """Seconds of training after which the run ends, summed over all resumes. null (default): no limit."""
     stop_return: Annotated[float, Field(allow_inf_nan=False)] | None = None
-    """End early when the mean return of the last 100 episodes reaches this. null: never."""
-    seed: Annotated[int, Field(ge=0)] = 1
+    """End the run early when the mean return of the last 100 episodes reaches this. null (default): never."""
+    seed: Seed = 1
+    """Seed of everything random in the run."""
     log_every_seconds: PositiveFloat = 1.0
+    """Seconds between two lines of metrics."""
     video: bool = False
-    """At the end, film an episode of the final policy: videos/final.mp4, or .gif without PyAV (pronk[video])."""
-    sinks: Annotated[list[str], BeforeValidator(as_list)] = []
-    """Where metrics go besides metrics.jsonl and TensorBoard: `wandb`, `mlflow` (`pip install pronk[wandb]`), or
+    """Record an episode of the final policy: videos/final.mp4, or .gif without PyAV (`pip install 'pronk[video]'`)."""
+    sinks: Names = []
+    """Where metrics go besides metrics.jsonl and TensorBoard: `wandb`, `mlflow` (`pip install 'pronk[wandb]'`), or
     `module:attribute` of your own."""
-
-
-class LaunchConfig(Section):
-    """Where the learners and actors run."""
-
-    name: Literal["local", "ray"] = "local"
-    """`local`: on this machine. `ray`: where a Ray cluster has room for them; needs `pip install pronk[ray]`. For a
-    list of machines over SSH there is `pronk launch`."""
-    address: str | None = None
-    """Of the Ray cluster: `auto` for the one that this machine belongs to, or HOST:PORT. null: the one that is running
-    here or that RAY_ADDRESS names, else a new one on this machine."""
-    learner_cpus: PositiveFloat = 1.0
-    """Cores that Ray sets aside for each learner; also its threads, if learner.threads is `auto`."""
-    learner_gpus: NonNegative | Auto = "auto"
-    """For each learner. `auto`: one where the cluster has enough, unless learner.device says `cpu`."""
-    actor_cpus: PositiveFloat = 1.0
-    """For each actor. With actors.count=auto there are as many actors as the cluster has room for at any time."""
-
-
-class TransportConfig(Section):
-    """How unrolls and parameters travel."""
-
-    name: Literal["shared_memory", "local", "grpc"] = "shared_memory"
-    """Between the learner and its own actors. `local`: everything in one process and one thread, deterministic bit for
-    bit. `grpc`: over this machine's network, as actors of other machines do."""
-    address: str | None = None
-    """HOST:PORT where `pronk actor HOST:PORT` can join from anywhere and at any time; port 0 takes a free one. Further
-    learners of a machine take the ports after it. null: nowhere. See docs/cluster.md."""
-    insecure: bool = False
-    """Listen on an address that other machines reach without TLS or without a token."""
-    certificate: str | None = None
-    """The learner's certificate, a PEM file: turns TLS on."""
-    private_key: str | None = None
-    """Of the certificate, a PEM file."""
-    client_ca: str | None = None
-    """A PEM file: actors must show a certificate that one of these authorities signed."""
-    token_file: str | None = None
-    """Holds the token that actors must show. null: the environment's PRONK_TOKEN, or none."""
-    compression: Literal["none", "lz4", "zstd"] = "none"
-    """Of unrolls on the network; needs `pip install pronk[compression]` on both sides."""
-    parameters_dtype: Literal["float32", "bfloat16", "float16"] = "float32"
-    """Of weights on the network. 16 bits halve what actors pull, and their policy then differs a little: V-trace
-    corrects for it."""
-    max_actors: Annotated[int, Field(gt=0, le=100_000)] | Auto = "auto"
-    """Actors of other machines at a time. `auto`: 1,024, or as many as half of this machine's memory has slots for."""
-    keepalive_seconds: Annotated[float, Field(ge=1, le=600)] = 8.0
-    """Of silence, after which the other side is asked; it is gone if it does not answer for as long again."""
-
-    @property
-    def listens(self) -> bool:
-        """Whether a gateway is needed."""
-        return self.address is not None or self.name == "grpc"

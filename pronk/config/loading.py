@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -13,23 +14,40 @@ import yaml
 from pydantic import ValidationError
 
 from pronk.config import plain_yaml
-from pronk.config.config import Config, assign
+from pronk.config.config import Config
 from pronk.config.errors import explain_validation_error, nearest
+from pronk.config.renamed import RenamedKey, rename_keys
+from pronk.config.trees import assign, merged
 from pronk.types import UserError
 
 PRESETS = Path(__file__).parent / "presets"
-FOREIGN_KEYS = {"alg_para", "env_para", "agent_para", "model_para"}  # of XingTian's files; see xingtian.py
+XINGTIAN_KEYS = {"alg_para", "env_para", "agent_para", "model_para"}  # sections of XingTian's files; see xingtian.py
 
 
 def preset_names() -> list[str]:
-    """The presets that come with Pronk."""
+    """Return the names of the presets that come with Pronk."""
     return sorted(path.stem for path in PRESETS.glob("*.yaml"))
 
 
 def load_config(source: str | Path, overrides: list[str] | None = None) -> Config:
-    """A preset, a YAML file or a Gymnasium id, with `section.key=value` overrides on top."""
-    tree = read_source(str(source))
-    for override in overrides or []:
+    """Load a preset, a YAML file or the defaults for a Gymnasium id, with overrides on top.
+
+        config = load_config("cartpole", ["run.seed=3", "optimiser.learning_rate=3e-4"])
+
+    Raises `UserError` with one line that names the key, the value and the nearest valid choice. A key that has been
+    renamed is understood, with a `RenamedKey` warning.
+    """
+    tree, notes = read_source(str(source))
+    return overridden(tree, overrides or [], str(source), notes)
+
+
+def override(config: Config, overrides: list[str]) -> Config:
+    """Return a copy of a configuration with overrides on top; raises and warns as `load_config` does."""
+    return overridden(config.model_dump(), overrides, "the configuration", [])
+
+
+def overridden(tree: dict[str, Any], overrides: list[str], source: str, notes: list[str]) -> Config:
+    for override in overrides:
         path, separator, text = override.partition("=")
         if not separator or not path:
             raise UserError(f"{override!r} is not an override; write section.key=value, such as run.seed=3")
@@ -37,41 +55,53 @@ def load_config(source: str | Path, overrides: list[str] | None = None) -> Confi
             assign(tree, path, plain_yaml.parse(text) if text else "")
         except yaml.YAMLError:
             raise UserError(f"{override!r}: {text!r} is not a YAML value; quote it?") from None
-    return validate(tree, str(source))
+        tree, more = rename_keys(tree, defaults())  # at once, so that the last override wins under either name
+        notes += more
+    for note in notes:
+        warnings.warn(note, RenamedKey, stacklevel=3)
+    return validate(tree, source)
 
 
 def validate(tree: dict[str, Any], source: str = "the configuration") -> Config:
-    """A configuration from plain data, with mistakes explained in one line."""
+    """Make a configuration from plain data, such as a checkpoint's. Raises `UserError` with one line."""
     try:
-        return Config.model_validate(tree)
+        return Config.model_validate(rename_keys(tree, defaults())[0])
     except ValidationError as error:
         raise UserError(f"{source}: {explain_validation_error(error, Config)}") from None
 
 
-def read_source(source: str, heirs: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The plain data of a preset, a YAML file, or the defaults for a Gymnasium id. `base: NAME` in a file builds on
-    another one; `heirs` are those that build on this one."""
-    if source in heirs:
-        raise UserError(f"base: {' -> '.join([*heirs, source])} leads back to itself")
+def defaults() -> dict[str, Any]:
+    return Config().model_dump()
+
+
+def read_source(source: str, children: tuple[str, ...] = ()) -> tuple[dict[str, Any], list[str]]:
+    """Return the plain data of a preset, a file or a Gymnasium id, and notes on renamed keys.
+
+    A file with `base: NAME` builds on another one. `children` are the files that build on this one.
+    """
+    if source in children:
+        raise UserError(f"base: {' -> '.join([*children, source])} leads back to itself")
     if source in preset_names() or source.endswith((".yaml", ".yml")):
         tree = read_yaml(PRESETS / f"{source}.yaml" if source in preset_names() else Path(source))
-        if FOREIGN_KEYS & tree.keys():
+        if XINGTIAN_KEYS & tree.keys():
             raise UserError(f"{source} is a XingTian file; make it a Pronk one: pronk convert {source} --out mine.yaml")
+        tree, notes = rename_keys(tree, defaults())
         if "base" not in tree:
-            return tree
-        return merged(read_source(str(tree.pop("base")), (*heirs, source)), tree)
+            return tree, notes
+        base, more = read_source(str(tree.pop("base")), (*children, source))
+        return merged(base, tree), notes + more
     if re.search(r"-v\d+$", source) or ":" in source:
-        return {"env": {"id": source}}
+        return {"env": {"id": source}}, []
     if source and Path(source).is_dir():
-        raise UserError(f"{source} is a directory; to go on with a run: pronk train {source} --resume")
+        raise UserError(f"{source} is a directory, not a preset or a YAML file; to continue a run, resume it")
     raise UserError(
-        f"no preset {source!r}{nearest(source, preset_names())}; `pronk presets` lists them. "
+        f"no preset {source!r}{nearest(source, preset_names())}; there are {', '.join(preset_names())}. "
         "A Gymnasium id (Acrobot-v1) or a YAML file (my.yaml) also works"
     )
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """The mapping in a YAML file."""
+    """Return the mapping in a YAML file."""
     try:
         tree = plain_yaml.parse(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -85,9 +115,3 @@ def read_yaml(path: Path) -> dict[str, Any]:
     if not isinstance(tree, dict):
         raise UserError(f"{path} must hold sections such as `env:` and `run:`, not {type(tree).__name__}")
     return tree
-
-
-def merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    """`base` with `changes` on top, section by section."""
-    both = {key for key in changes if isinstance(changes[key], dict) and isinstance(base.get(key), dict)}
-    return {**base, **changes, **{key: merged(base[key], changes[key]) for key in both}}

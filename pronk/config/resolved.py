@@ -10,6 +10,7 @@ that runs takes a `ResolvedConfig`, and never asks whether a number is known, or
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -17,6 +18,7 @@ from pronk.config import plain_yaml
 from pronk.config.config import Config, Document, check_batch
 from pronk.config.cores import available_cores
 from pronk.config.errors import explain_validation_error
+from pronk.config.host import GatewayConfig
 from pronk.config.knobs import (
     ActorsConfig,
     CheckpointConfig,
@@ -93,6 +95,12 @@ class ResolvedConfig(Document):
     checkpoint: CheckpointConfig
     evaluation: ResolvedEvaluation
     run: RunConfig
+    gateway: GatewayConfig
+
+    @property
+    def has_gateway(self) -> bool:
+        """Whether actors come over the network: from other machines, or all of them with transport=grpc."""
+        return self.gateway.address is not None or self.transport.name == "grpc"
 
     @classmethod
     def from_yaml(cls, text: str, source: str = "the configuration") -> ResolvedConfig:
@@ -107,7 +115,7 @@ def resolve(config: Config, rank: Rank = ONLY) -> ResolvedConfig:
     """Decide every `auto`, and take this learner's share of actors, batch, threads and ports.
 
     Left open are what only shows later: `learner.device` (needs torch), `env.vectorization` (the environment decides)
-    and `transport.max_actors` (depends on the size of an unroll).
+    and `gateway.max_actors` (depends on the size of an unroll).
     """
     if config.learners.count == "auto":  # torchrun or the like said how many, so this was not checked yet
         try:
@@ -119,12 +127,12 @@ def resolve(config: Config, rank: Rank = ONLY) -> ResolvedConfig:
     if envs == "auto":
         envs = USUAL_ENVS if columns % USUAL_ENVS == 0 or USUAL_ENVS % columns == 0 else columns
     count, threads = share_of_machine(config, rank)
-    tree = config.model_dump(exclude={"description", "learners", "launch"})
+    tree = config.model_dump(exclude={"description", "learners", "cluster"})
     tree |= {"rank": rank.rank, "learners": rank.count}
     tree["network"]["separate_value"] = has_separate_value(config.network)
     tree["actors"] |= {"count": count, "envs": envs}
     tree["learner"] |= {"batch_size": columns, "threads": threads}
-    tree["transport"]["address"] = address_of_learner(config.transport.address, rank.rank_here)
+    tree["gateway"]["address"] = address_of_learner(config.gateway.address, rank.rank_here)
     tree["evaluation"]["enabled"] = config.evaluation.enabled and rank.rank == 0
     most = evaluation_envs(config.env, envs) if config.evaluation.envs == "auto" else config.evaluation.envs
     tree["evaluation"]["envs"] = min(most, config.evaluation.episodes)
@@ -134,16 +142,18 @@ def resolve(config: Config, rank: Rank = ONLY) -> ResolvedConfig:
 def record(config: Config, resolved: ResolvedConfig) -> Config:
     """Return the configuration to write to config.yaml: of all learners, with what was decided, loadable again.
 
-    With several learners, actors and threads depend on the machines, so they stay as configured.
+    What belongs to a machine is left out, so that the file can be shared and the run resumed anywhere. With several
+    learners, actors and threads depend on the machines, so they stay as configured.
     """
-    changes = {
-        "learners": {"count": config.learners.count},  # not which learner this is, nor where
+    changes: dict[str, Any] = {
         "network.separate_value": resolved.network.separate_value,
         "actors.envs": resolved.actors.envs,
     }
     if resolved.learners == 1:
         changes |= {"actors.count": resolved.actors.count, "learner.threads": resolved.learner.threads}
-    return config.replace(changes)
+    if config.actors.count == 0:  # only the gateway made this possible
+        changes["actors.count"] = "auto"
+    return config.without_host().replace(changes)
 
 
 def check_resolved(config: ResolvedConfig) -> None:
@@ -152,9 +162,15 @@ def check_resolved(config: ResolvedConfig) -> None:
     for key, name in [("env", config.env.id), ("network", config.network.name), ("loss", config.loss.name)]:
         if name.startswith("__main__:") and not in_one_process:
             raise UserError(f"{key}: another process cannot import the script; put {name} in a module of its own")
+    if config.gateway.address is not None:
+        if config.transport.name == "local":
+            raise UserError("transport=local is one process; gateway.address needs transport=shared_memory")
+        return
     actors, batch = config.actors, config.learner.batch_size
+    if actors.count == 0:
+        raise UserError("actors.count=0 leaves no actor to play; set gateway.address, so that others can join")
     needed, room = batch // actors.envs, actors.count * actors.slots
-    if config.transport.name != "local" and config.transport.address is None and needed > room:
+    if config.transport.name != "local" and needed > room:
         raise UserError(
             f"learner.batch_size={batch} joins {needed} unrolls of {actors.envs} environments, but "
             f"actors.count={actors.count} with actors.slots={actors.slots} can have only {room} ready: raise one of "

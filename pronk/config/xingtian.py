@@ -12,7 +12,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from pronk.config.errors import nearest
-from pronk.config.loading import FOREIGN_KEYS, assign, validate
+from pronk.config.loading import XINGTIAN_KEYS, validate
+from pronk.config.trees import assign, flat
 from pronk.types import UserError
 
 ENVS_PER_ACTOR = 16  # to aim at: fewer processes with more environments each do the same work in less time
@@ -75,8 +76,8 @@ class Conversion(NamedTuple):
 
 def convert(tree: dict[str, Any]) -> Conversion:
     """The four parts of a XingTian file as Pronk's sections."""
-    if not FOREIGN_KEYS & tree.keys():
-        raise UserError(f"this is no XingTian file: it has none of {', '.join(sorted(FOREIGN_KEYS))}")
+    if not XINGTIAN_KEYS & tree.keys():
+        raise UserError(f"this is no XingTian file: it has none of {', '.join(sorted(XINGTIAN_KEYS))}")
     source = Source(tree)
     target: dict[str, Any] = {}
 
@@ -290,12 +291,3 @@ def reward_threshold(env_id: str) -> float | None:
 
     spec = gymnasium.registry.get(env_id)
     return None if spec is None else spec.reward_threshold
-
-
-def flat(tree: dict[str, Any], path: str = "") -> dict[str, Any]:
-    """`a.b.c` -> value, for all that is not a dict."""
-    found: dict[str, Any] = {}
-    for key, value in tree.items():
-        here = f"{path}.{key}" if path else str(key)
-        found.update(flat(value, here) if isinstance(value, dict) else {here: value})
-    return found

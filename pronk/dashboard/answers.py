@@ -11,10 +11,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+from pronk.config.trees import flat
 from pronk.dashboard import runs
 from pronk.dashboard.columns import columns, number
 from pronk.runs import json_lines
-from pronk.runs.reading import flat
 
 POINTS = 500  # of a curve, unless asked otherwise: more than one per pixel cannot be seen
 MOST_POINTS = 5000

@@ -10,8 +10,9 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from pronk.config import Rank, assign, plain_yaml
+from pronk.config import Rank, plain_yaml
 from pronk.config.knobs import LearnersConfig
+from pronk.config.trees import assign
 from pronk.types import UserError
 
 

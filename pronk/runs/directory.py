@@ -46,7 +46,7 @@ class RunDirectory:
     @classmethod
     def create(cls, config: Config, path: Path | None, name: str) -> RunDirectory:
         """Make a new one at `path`, which must not be in use, or at runs/NAME-DATE-TIME."""
-        text = config.to_yaml().encode()
+        text = config.to_shared_yaml().encode()
         try:
             if path is None:
                 path = make_new(RUNS, f"{plain_name(name)}-{time.strftime('%Y%m%d-%H%M%S')}")
@@ -108,7 +108,7 @@ class RunDirectory:
         for leftover in [*self.path.glob("*.tmp"), *self.checkpoints.folder.glob("*.tmp")]:
             leftover.unlink()
         self.checkpoints.release()
-        write_atomically(self.config, config.to_yaml().encode())
+        write_atomically(self.config, config.to_shared_yaml().encode())
         for file in (self.metrics, self.evaluations):
             if file.exists():
                 drop_lines_after(file, updates)

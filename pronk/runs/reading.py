@@ -16,6 +16,7 @@ from typing import Any
 
 from pronk.config import Config, read_yaml
 from pronk.config.errors import nearest
+from pronk.config.trees import flat
 from pronk.runs import json_lines
 from pronk.types import UserError
 
@@ -170,17 +171,6 @@ def is_locked(path: Path) -> bool:
     finally:
         os.close(descriptor)
     return False
-
-
-def flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """{"run": {"seed": 1}} -> {"run.seed": 1}."""
-    found: dict[str, Any] = {}
-    for key, value in tree.items():
-        if isinstance(value, dict) and value:
-            found |= flat(value, f"{prefix}{key}.")
-        else:
-            found[f"{prefix}{key}"] = value
-    return found
 
 
 def is_number(value: Any) -> bool:

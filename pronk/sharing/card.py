@@ -25,7 +25,7 @@ def card(name: str, environment: str, config: Config, scores: dict[str, Any], pr
         "## Train it again",
         "`config.yaml` is the complete configuration:",
         f"```sh\npronk train config.yaml --seed {config.run.seed}\npronk eval last\n```",
-        f"<details><summary>config.yaml</summary>\n\n```yaml\n{config.to_yaml().rstrip()}\n```\n\n</details>",
+        f"<details><summary>config.yaml</summary>\n\n```yaml\n{config.to_shared_yaml().rstrip()}\n```\n\n</details>",
     ]
     return "\n\n".join(blocks) + "\n"
 

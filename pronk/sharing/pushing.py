@@ -87,7 +87,7 @@ def gather(directory: RunDirectory, folder: Path, name: str, best: bool, episode
         "evaluation": evaluation_of(directory, state["metrics"]["env_steps"], best, episodes),
     }
     plot(directory.path, folder / "curve.png", only=["return"], title=f"{environment}, seed {config.run.seed}")
-    write_atomically(folder / "config.yaml", config.to_yaml().encode())
+    write_atomically(folder / "config.yaml", config.to_shared_yaml().encode())
     write_atomically(folder / "scores.json", (json.dumps(scores, indent=2) + "\n").encode())
     program = exported.program.read_text(encoding="utf-8")
     write_atomically(folder / "README.md", card(name, environment, config, scores, program).encode())

@@ -132,7 +132,7 @@ class Gateway:
         if reserved is None and not self._indexes:
             raise Refused(
                 grpc.StatusCode.RESOURCE_EXHAUSTED,
-                f"the learner has its {self.rules.max_actors} actors already (transport.max_actors)",
+                f"the learner has its {self.rules.max_actors} actors already (gateway.max_actors)",
             )
         self._sessions.add(session)
         if reserved is not None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pronk.config.knobs import TransportConfig
+from pronk.config import GatewayConfig, ResolvedConfig
 from pronk.transport.codecs import compressor
 from pronk.types import UserError
 
@@ -40,31 +40,31 @@ class Pass:
         return self.certificate is not None or self.authority is not None
 
 
-def learner_pass(config: TransportConfig) -> tuple[Pass, list[str]]:
+def learner_pass(config: GatewayConfig) -> tuple[Pass, list[str]]:
     """The learner's, and warnings. Raises where an address needs more safety than there is."""
     host, _ = split_address(str(config.address))
     if (config.certificate is None) != (config.private_key is None):
-        raise UserError("transport.certificate and transport.private_key belong together; only one of them is set")
+        raise UserError("gateway.certificate and gateway.private_key belong together; only one of them is set")
     if config.client_ca and not config.certificate:
-        raise UserError("transport.client_ca asks actors for certificates, which needs transport.certificate as well")
+        raise UserError("gateway.client_ca asks actors for certificates, which needs gateway.certificate as well")
     shown = Pass(
-        token=read_token(config.token_file, "transport.token_file"),
-        certificate=read_file(config.certificate, "transport.certificate"),
-        private_key=read_file(config.private_key, "transport.private_key"),
-        authority=read_file(config.client_ca, "transport.client_ca"),
+        token=read_token(config.token_file, "gateway.token_file"),
+        certificate=read_file(config.certificate, "gateway.certificate"),
+        private_key=read_file(config.private_key, "gateway.private_key"),
+        authority=read_file(config.client_ca, "gateway.client_ca"),
     )
     lacking = [
-        *([] if shown.certificate else ["TLS (transport.certificate and transport.private_key)"]),
-        *([] if shown.token else [f"a token (transport.token_file or ${TOKEN_VARIABLE})"]),
+        *([] if shown.certificate else ["TLS (gateway.certificate and gateway.private_key)"]),
+        *([] if shown.token else [f"a token (gateway.token_file or ${TOKEN_VARIABLE})"]),
     ]
     if is_loopback(host) or not lacking:
         return shown, []
     if not config.insecure:
         raise UserError(
-            f"transport.address={config.address} can be reached by other machines, so it needs "
-            f"{' and '.join(lacking)}; transport.insecure=true goes without"
+            f"gateway.address={config.address} can be reached by other machines, so it needs "
+            f"{' and '.join(lacking)}; gateway.insecure=true goes without"
         )
-    return shown, [f"transport.insecure: {config.address} can be reached by other machines without {lacking[0]}"]
+    return shown, [f"gateway.insecure: {config.address} can be reached by other machines without {lacking[0]}"]
 
 
 def actor_pass(
@@ -140,13 +140,13 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def check_gateway(config: TransportConfig) -> None:
-    """All that can be said before anything is started."""
-    if config.listens:
-        compressor(config.compression)
-    if config.address is not None:
-        learner_pass(config)
-        refuse_used_address(config.address)
+def check_gateway(config: ResolvedConfig) -> None:
+    """Raise UserError for what would keep the gateway from starting, before anything is started."""
+    if config.has_gateway:
+        compressor(config.transport.compression)
+    if config.gateway.address is not None:
+        learner_pass(config.gateway)
+        refuse_used_address(config.gateway.address)
 
 
 def refuse_used_address(address: str) -> None:
@@ -159,4 +159,4 @@ def refuse_used_address(address: str) -> None:
             probe.bind(place)
             probe.listen(1)
     except OSError as error:
-        raise UserError(f"transport.address: cannot listen on {address}: {error.strerror or error}") from None
+        raise UserError(f"gateway.address: cannot listen on {address}: {error.strerror or error}") from None

@@ -267,8 +267,8 @@ def test_a_misspelt_preset_is_recognised(typo, right):
 
 
 def test_what_is_no_preset_at_all_is_told_what_there_is():
-    assert "pronk presets" in mistake("")
-    assert "pronk presets" in mistake("xyzzy")
+    assert "cartpole, catch" in mistake("")
+    assert "cartpole, catch" in mistake("xyzzy")
 
 
 # ---- copies

@@ -66,7 +66,7 @@ def test_only_what_shows_later_is_left_open():
     tree = resolved("catch").model_dump()
     sections = {name: section for name, section in tree.items() if isinstance(section, dict)}
     left = [f"{name}.{key}" for name, section in sections.items() for key, value in section.items() if value == "auto"]
-    assert left == ["env.vectorization", "learner.device", "transport.max_actors"]
+    assert left == ["env.vectorization", "learner.device", "gateway.max_actors"]
 
 
 # ---- files
@@ -141,14 +141,27 @@ def test_only_learner_0_evaluates():
     assert [resolve(config, on_one_machine(rank, 2)).evaluation.enabled for rank in range(2)] == [True, False]
 
 
+def test_what_belongs_to_a_machine_is_not_recorded(tmp_path):
+    host = ["gateway.address=0.0.0.0:5050", "gateway.token_file=/secret/token", "gateway.certificate=/secret/cert.pem"]
+    host += ["gateway.private_key=/secret/key.pem", "cluster.address=10.0.0.1:6379", "cluster.actor_cpus=2"]
+    config = load_config("catch", [*host, "actors.count=0"])
+    text = record(config, resolve(config)).to_shared_yaml()
+    assert "gateway" not in text
+    assert "cluster" not in text
+    assert "secret" not in text
+    file = tmp_path / "config.yaml"
+    file.write_text(text)
+    assert load_config(file).actors.count == "auto", "the run can be continued without other machines"
+
+
 def test_actors_of_other_machines_join_every_learner_at_a_port_of_its_own():
-    config = load_config("catch", ["learners=2", "actors.count=0", "transport.address=0.0.0.0:5050"])
+    config = load_config("catch", ["learners=2", "actors.count=0", "gateway.address=0.0.0.0:5050"])
     parts = [resolve(config, on_one_machine(rank, 2)) for rank in range(2)]
     assert [part.actors.count for part in parts] == [0, 0]
-    assert [part.transport.address for part in parts] == ["0.0.0.0:5050", "0.0.0.0:5051"]
-    assert resolve(config, Rank(1, 2)).transport.address == "0.0.0.0:5050", "another machine has all its ports"
-    free = config.replace({"transport.address": "127.0.0.1:0"})
-    assert resolve(free, on_one_machine(1, 2)).transport.address == "127.0.0.1:0"
+    assert [part.gateway.address for part in parts] == ["0.0.0.0:5050", "0.0.0.0:5051"]
+    assert resolve(config, Rank(1, 2)).gateway.address == "0.0.0.0:5050", "another machine has all its ports"
+    free = config.replace({"gateway.address": "127.0.0.1:0"})
+    assert resolve(free, on_one_machine(1, 2)).gateway.address == "127.0.0.1:0"
 
 
 def test_auto_shares_this_machine():
@@ -177,7 +190,7 @@ def test_too_few_actors_for_a_batch():
         check_resolved(resolved("catch", *few, "learner.batch_size=256"))
     with pytest.raises(UserError, match=r"learner\.batch_size=128 joins 8.*actors\.count=1"):
         check_resolved(resolved("catch", *few, "learners=2", "learner.batch_size=256", rank=on_one_machine(0, 2)))
-    check_resolved(resolved("catch", *few, "learner.batch_size=256", "transport.address=127.0.0.1:0"))
+    check_resolved(resolved("catch", *few, "learner.batch_size=256", "gateway.address=127.0.0.1:0"))
 
 
 def test_another_process_cannot_import_the_script():
@@ -185,3 +198,14 @@ def test_another_process_cannot_import_the_script():
     with pytest.raises(UserError, match=r"env: another process cannot import the script; put __main__:Mine"):
         check_resolved(resolve(config))
     check_resolved(resolve(config.replace({"transport.name": "local"})))
+
+
+def test_somebody_has_to_play():
+    with pytest.raises(UserError, match=r"actors\.count=0 leaves no actor.*gateway\.address"):
+        check_resolved(resolved("catch", "actors.count=0"))
+    check_resolved(resolved("catch", "actors.count=0", "gateway.address=127.0.0.1:0"))
+
+
+def test_one_process_cannot_listen():
+    with pytest.raises(UserError, match=r"gateway\.address needs transport=shared_memory"):
+        check_resolved(resolved("catch", "transport=local", "gateway.address=127.0.0.1:0"))

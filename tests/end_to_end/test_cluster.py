@@ -95,7 +95,7 @@ def test_an_actor_waits_for_a_learner_that_was_killed_and_ends_with_the_run(tmp_
             learner.path,
             str(learner.path),
             "--resume",
-            f"transport.address={address}",
+            f"gateway.address={address}",
             f"run.total_steps={before + 2000}",
             command="learner",
         )
@@ -194,10 +194,10 @@ def memory_of(pid: int) -> int:
         (["actor", "127.0.0.1:1", "--give-up-after", "-1"], "--give-up-after"),
         (["actor", "127.0.0.1:1", "--ca", "missing.pem"], "--ca: cannot read missing.pem: No such file"),
         (["actor", "127.0.0.1:1", "--cert", "missing.pem"], "--cert and --key belong together"),
-        (["learner", "catch", "transport.address=0.0.0.0:5050"], "transport.insecure=true goes without"),
-        (["learner", "catch", "transport.address=5050"], "transport.address: 5050"),
-        (["learner", "catch", "transport=local"], "transport.address needs transport=shared_memory"),
-        (["train", "catch", "actors.count=0"], "actors.count=0 leaves nobody to play"),
+        (["learner", "catch", "gateway.address=0.0.0.0:5050"], "gateway.insecure=true goes without"),
+        (["learner", "catch", "gateway.address=5050"], "gateway.address: 5050"),
+        (["learner", "catch", "transport=local"], "gateway.address needs transport=shared_memory"),
+        (["train", "catch", "actors.count=0"], "actors.count=0 leaves no actor to play"),
         (["train", "catch", "transport=grpcc"], "'grpcc' is not one of shared_memory, local, grpc"),
     ],
 )

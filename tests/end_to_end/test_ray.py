@@ -1,4 +1,4 @@
-"""`launch=ray` on a real Ray whose nodes are processes of this machine."""
+"""`cluster=ray` on a real Ray whose nodes are processes of this machine."""
 
 import re
 import signal
@@ -29,7 +29,7 @@ def cluster():
 
 
 def on(cluster, path, *arguments):
-    return Training(path, *arguments, "launch=ray", f"launch.address={cluster.address}", relative=True)
+    return Training(path, *arguments, "cluster=ray", f"cluster.address={cluster.address}", relative=True)
 
 
 def test_a_lost_node_is_survived_and_a_new_one_is_used(cluster, tmp_path):
@@ -60,9 +60,9 @@ def test_two_learners_with_actors_of_their_own(cluster, tmp_path):
 
 
 def test_no_cluster_there_is_said(tmp_path):
-    with Training(tmp_path / "run", "catch", "launch=ray", "launch.address=127.0.0.1:1") as training:
+    with Training(tmp_path / "run", "catch", "cluster=ray", "cluster.address=127.0.0.1:1") as training:
         assert training.wait(120) == 2
-    assert "launch.address" in training.err
+    assert "cluster.address" in training.err
     assert "Traceback" not in training.err
 
 
@@ -76,7 +76,7 @@ def test_cartpole_is_solved(cluster, tmp_path):
 
 @pytest.mark.slow
 def test_without_a_cluster_one_is_started_here_and_ended(tmp_path):
-    with Training(tmp_path / "run", "catch", *SMALL, "launch=ray") as training:
+    with Training(tmp_path / "run", "catch", *SMALL, "cluster=ray") as training:
         assert training.wait(400) == 0
         training.assert_nothing_left(20)
     assert read_summary(tmp_path / "run")["outcome"] == "solved"

@@ -68,7 +68,8 @@ def a_run(path: Path, source: str, *overrides: str) -> Config:
             elif name.endswith(("bias", "log_std")):
                 weight.normal_(std=0.3)
     state = {"learner": learner.state(), "metrics": Metrics(1).state(), "best": (False, 0.0)}
-    RunDirectory.create(config, path, "run").save({**state, "config": config.model_dump()}, keep=3, best=True)
+    run = RunDirectory.create(config, path, "run")
+    run.checkpoints.save({**state, "config": config.model_dump()}, keep=3, best=True)
     return config
 
 

@@ -26,7 +26,7 @@ class Learner(Training):
     """`pronk learner`, listening on a free port of this machine."""
 
     def __init__(self, path: Path, *arguments: str, address: str = "127.0.0.1:0", **more: Any) -> None:
-        arguments = (*arguments, f"transport.address={address}", "run.log_every_seconds=0.2")
+        arguments = (*arguments, f"gateway.address={address}", "run.log_every_seconds=0.2")
         super().__init__(path, *arguments, command="learner", **more)
 
     def wait_until_it_listens(self) -> str:
@@ -95,9 +95,9 @@ class Actor:
 def tls(made: Certificate, token_file: Path) -> list[str]:
     """The learner's half of the security."""
     return [
-        f"transport.certificate={made.certificate}",
-        f"transport.private_key={made.private_key}",
-        f"transport.token_file={token_file}",
+        f"gateway.certificate={made.certificate}",
+        f"gateway.private_key={made.private_key}",
+        f"gateway.token_file={token_file}",
     ]
 
 

@@ -206,7 +206,7 @@ def test_actors_may_have_to_show_certificates(tmp_path):
 def test_there_is_room_for_so_many_and_again_when_one_has_left():
     with gateway(max_actors=2) as served:
         first, second = served.join(), served.join()
-        with pytest.raises(Lost, match=r"has its 2 actors already \(transport.max_actors\)"):
+        with pytest.raises(Lost, match=r"has its 2 actors already \(gateway.max_actors\)"):
             served.connect()
         first.connection.close("enough")
         until(lambda: any("enough" in line for line in served.log))

@@ -5,7 +5,7 @@ import socket
 import pytest
 from through_grpc import make_certificate
 
-from pronk.config import load_config
+from pronk.config import load_config, resolve
 from pronk.transport.security import (
     Pass,
     actor_pass,
@@ -18,8 +18,8 @@ from pronk.transport.security import (
 from pronk.types import UserError
 
 
-def transport(*overrides):
-    return load_config("cartpole", list(overrides)).transport
+def gateway(*overrides):
+    return load_config("cartpole", list(overrides)).gateway
 
 
 @pytest.fixture(autouse=True)
@@ -34,47 +34,47 @@ def made(tmp_path_factory):
 
 @pytest.mark.parametrize("address", ["127.0.0.1:0", "localhost:5050", "127.9.9.9:1", '"[::1]:5050"'])
 def test_this_machine_needs_nothing(address):
-    assert learner_pass(transport(f"transport.address={address}")) == (Pass(), [])
+    assert learner_pass(gateway(f"gateway.address={address}")) == (Pass(), [])
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0:5050", "10.0.0.1:5050", "example.org:5050", '"[::]:5050"'])
 def test_any_other_address_needs_tls_and_a_token(address, made, tmp_path):
     (tmp_path / "token").write_text("secret\n")
-    here = f"transport.address={address}"
-    tls = [f"transport.certificate={made.certificate}", f"transport.private_key={made.private_key}"]
-    token = f"transport.token_file={tmp_path / 'token'}"
+    here = f"gateway.address={address}"
+    tls = [f"gateway.certificate={made.certificate}", f"gateway.private_key={made.private_key}"]
+    token = f"gateway.token_file={tmp_path / 'token'}"
     for some, lacking in [([], "TLS.*and.*token"), (tls, "token"), ([token], "TLS")]:
-        with pytest.raises(UserError, match=rf"needs .*{lacking}.*transport.insecure=true"):
-            learner_pass(transport(here, *some))
-    shown, warnings = learner_pass(transport(here, *tls, token))
+        with pytest.raises(UserError, match=rf"needs .*{lacking}.*gateway.insecure=true"):
+            learner_pass(gateway(here, *some))
+    shown, warnings = learner_pass(gateway(here, *tls, token))
     assert (shown.token, shown.tls, warnings) == ("secret", True, [])
-    _, warnings = learner_pass(transport(here, "transport.insecure=true"))
+    _, warnings = learner_pass(gateway(here, "gateway.insecure=true"))
     assert len(warnings) == 1
     assert "insecure" in warnings[0]
 
 
 def test_the_environment_may_hold_the_token(monkeypatch, tmp_path):
     monkeypatch.setenv("PRONK_TOKEN", "from the environment")
-    assert read_token(None, "transport.token_file") == "from the environment"
+    assert read_token(None, "gateway.token_file") == "from the environment"
     (tmp_path / "token").write_text("  from the file\n")
-    assert read_token(str(tmp_path / "token"), "transport.token_file") == "from the file"
+    assert read_token(str(tmp_path / "token"), "gateway.token_file") == "from the file"
 
 
 @pytest.mark.parametrize("content", ["", "two\nlines", "ünï", "x" * 2000])
 def test_what_is_no_token_is_refused_without_showing_it(content, tmp_path):
     (tmp_path / "token").write_text(content)
-    with pytest.raises(UserError, match=r"transport\.token_file") as error:
-        read_token(str(tmp_path / "token"), "transport.token_file")
+    with pytest.raises(UserError, match=r"gateway\.token_file") as error:
+        read_token(str(tmp_path / "token"), "gateway.token_file")
     assert not content or content not in str(error.value)
 
 
 def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(UserError, match=r"transport\.certificate: cannot read .*nothing\.pem: No such file"):
+    with pytest.raises(UserError, match=r"gateway\.certificate: cannot read .*nothing\.pem: No such file"):
         learner_pass(
-            transport(
-                "transport.address=127.0.0.1:0",
-                f"transport.certificate={tmp_path}/nothing.pem",
-                f"transport.private_key={tmp_path}/nothing.pem",
+            gateway(
+                "gateway.address=127.0.0.1:0",
+                f"gateway.certificate={tmp_path}/nothing.pem",
+                f"gateway.private_key={tmp_path}/nothing.pem",
             )
         )
 
@@ -82,13 +82,13 @@ def test_a_missing_file_is_named(tmp_path):
 @pytest.mark.parametrize("key", ["certificate", "private_key"])
 def test_certificate_and_key_belong_together(key, made):
     with pytest.raises(UserError, match="belong together"):
-        learner_pass(transport("transport.address=127.0.0.1:0", f"transport.{key}={made.certificate}"))
+        learner_pass(gateway("gateway.address=127.0.0.1:0", f"gateway.{key}={made.certificate}"))
 
 
 def test_a_used_address_is_said_before_anything_starts():
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        with pytest.raises(UserError, match=r"transport\.address: cannot listen on 127\.0\.0\.1:\d+: Address already"):
-            check_gateway(transport(f"transport.address=127.0.0.1:{taken.getsockname()[1]}"))
+        with pytest.raises(UserError, match=r"gateway\.address: cannot listen on 127\.0\.0\.1:\d+: Address already"):
+            check_gateway(resolve(load_config("cartpole", [f"gateway.address=127.0.0.1:{taken.getsockname()[1]}"])))
 
 
 @pytest.mark.parametrize("address", ["", "5050", "host", "host:", ":5050", "host:x", "host:70000", "::1:5050"])

@@ -1,0 +1,51 @@
+"""The base class of every section of the configuration, and the types of values that knobs have."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
+
+
+class Section(BaseModel):
+    """A section of the configuration. Immutable; unknown keys are refused. The docstring of a field explains it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _refuse_bool_for_number(cls, value: Any, info: ValidationInfo) -> Any:
+        # Pydantic would read `run.seed=true` as 1.
+        if isinstance(value, bool) and "bool" not in str(cls.model_fields[str(info.field_name)].annotation):
+            raise ValueError(f"{str(value).lower()} is not a number or a name")
+        return value
+
+
+def check_plain(value: Any) -> Any:
+    """Return the value if YAML can carry it to another process unchanged, else raise ValueError."""
+    match value:
+        case None | bool() | int() | float() | str() | datetime.date():
+            return value
+        case list():
+            return [check_plain(part) for part in value]
+        case dict():
+            return {check_plain(key): check_plain(part) for key, part in value.items()}
+    raise ValueError(f"{value!r} is a {type(value).__name__}; only numbers, strings, lists and dicts reach an actor")
+
+
+def as_list(value: Any) -> Any:
+    """Turn a single name into a list of one."""
+    return [value] if isinstance(value, str) else value
+
+
+Auto = Literal["auto"]
+Positive = Annotated[int, Field(gt=0)]
+PositiveFloat = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Fraction = Annotated[float, Field(ge=0, le=1)]
+Seed = Annotated[int, Field(ge=0)]
+Threads = Annotated[int, Field(gt=0, le=1024)]
+Envs = Annotated[int, Field(gt=0, le=100_000)]
+Kwargs = Annotated[dict[str, Any], BeforeValidator(check_plain)]
+Names = Annotated[list[str], BeforeValidator(as_list)]
