@@ -39,8 +39,8 @@ train: install  ## train CartPole until it is solved, then play it
 	$(BIN)/pronk train cartpole
 	$(BIN)/pronk eval last --episodes 100
 
-test: lint browser sshd  ## lint, then every test that is not slow
-	$(BIN)/pytest
+test: lint browser sshd  ## lint, then every test that is not slow, several at a time
+	$(BIN)/pytest -n auto
 
 test-slow: install  ## the long trainings that back the claims in docs/results
 	$(BIN)/pytest -m slow --timeout=1800

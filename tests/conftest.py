@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # the networks here are tiny: more threads of torch are slower
+# Some images forbid it; then each of the many processes here would compile Pronk again.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 SUPPORT = str(Path(__file__).parent / "support")
 if SUPPORT not in sys.path:  # actor processes get this path too, and import environments from there
@@ -34,7 +37,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     return (os.cpu_count() or 1) + 1
 
 
-@pytest.hookimpl(trylast=True)
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Start long tests first; run tests that share a module's fixture in the same worker (`--dist loadgroup`)."""
     items.sort(key=_order)

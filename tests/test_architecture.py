@@ -1,3 +1,5 @@
+"""The shape of the package: which part may import which, and what every module and folder must have."""
+
 import ast
 import os
 import subprocess
@@ -11,8 +13,8 @@ import pronk
 ROOT = Path(pronk.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 
-# A unit is a file of the root or a folder. It imports only units of the lines above its own; units of one line never
-# import one another, and so seams do not.
+# A unit is a file at the root of the package or a folder. It imports only units of earlier lines: units of one line
+# never import one another.
 ORDER = [
     {"types", "seeding"},
     {"layout", "config", "processes"},
@@ -36,7 +38,7 @@ WHERE_TENSORS_ARE = {
 
 
 def is_program(file):
-    """What runs as a process of its own: nobody imports it, so it may import anything."""
+    """A module that is run as a process: nothing imports it, so it may import anything."""
     return file.name.endswith("_process.py") or file.name == "__main__.py"
 
 
@@ -49,7 +51,7 @@ def module_of(file):
 
 
 def named_by(node):
-    """The modules that an import statement names; none for any other node."""
+    """The modules that a node names if it is an import statement."""
     if isinstance(node, ast.Import):
         return [alias.name for alias in node.names]
     if isinstance(node, ast.ImportFrom):
@@ -59,12 +61,12 @@ def named_by(node):
 
 
 def imports(tree):
-    """Every import, wherever it stands."""
+    """Every import, also those inside functions."""
     return [name for node in ast.walk(tree) for name in named_by(node)]
 
 
 def at_import_time(node):
-    """Without what functions import when they are called, and without what only type checkers read."""
+    """The imports that run when the module is imported: not those inside functions or for type checkers."""
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         return []
     if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
@@ -76,7 +78,7 @@ def parsed(file):
     return ast.parse(file.read_text(encoding="utf-8"))
 
 
-def test_every_unit_has_a_place_in_the_order():
+def test_every_unit_is_in_the_order():
     units = {unit_of(file) for file in FILES} - {"__init__", "__main__"}
     assert units == set(LEVEL)
     assert sum(len(line) for line in ORDER) == len(LEVEL)
@@ -92,12 +94,12 @@ def test_imports_point_one_way(file):
     assert sorted(unit for unit in units if LEVEL[unit] >= LEVEL[here]) == []
 
 
-def test_nobody_imports_a_program():
+def test_programs_are_not_imported():
     programs = {module_of(file) for file in FILES if is_program(file)}
     assert {name for file in FILES for name in imports(parsed(file))} & programs == set()
 
 
-def test_the_package_itself_imports_nothing_until_asked():
+def test_import_pronk_loads_no_submodule():
     assert [name for name in at_import_time(parsed(ROOT / "__init__.py")) if name.split(".")[0] == "pronk"] == []
 
 
@@ -119,11 +121,11 @@ def test_the_command_line_starts_without_torch():
     assert done.stdout == "False\n", done.stderr
 
 
-def test_every_module_says_what_it_is():
+def test_every_module_has_a_docstring():
     assert [str(file) for file in FILES if not ast.get_docstring(parsed(file))] == []
 
 
-def test_there_is_no_drawer():
+def test_no_module_is_called_utils():
     names = {part.lower() for file in FILES for part in file.relative_to(ROOT).with_suffix("").parts}
     assert names.isdisjoint({"utils", "util", "helpers", "common", "misc"})
 
@@ -133,5 +135,5 @@ def test_every_seam_declares_its_protocol():
     assert [folder.name for folder in sorted(folders) if not (folder / "base.py").is_file()] == []
 
 
-def test_every_public_name_is_there():
+def test_every_public_name_exists():
     assert [name for name in pronk.__all__ if not hasattr(pronk, name)] == []

@@ -108,7 +108,7 @@ def test_misspelt_command_is_refused() -> None:
     good = ["/runs/a", "pong", "gateway.address=0.0.0.0:1", "gateway.certificate=c", "gateway.private_key=k"]
     learner_of([*good, "gateway.token_file=t"])
     with pytest.raises(Exception, match="token_fil"):
-        learner_of([*good, "transport.token_fil=t"])
+        learner_of([*good, "gateway.token_fil=t"])
     with pytest.raises(Exception, match="pung"):
         learner_of(["/runs/a", "pung"])
     with pytest.raises(Exception, match="--token"):

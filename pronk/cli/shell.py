@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import os
 import sys
 import warnings
@@ -83,6 +85,7 @@ python_shows_warning = warnings.showwarning
 
 def main() -> None:
     """Run a command. A user's mistake is one line and exit code 2; a failure is its root cause and exit code 1."""
+    atexit.register(gc.freeze)  # the garbage collections at exit would visit all of torch's objects: half a second
     sys.path.insert(0, os.getcwd())  # so that `module:attribute` finds the user's modules
     warnings.showwarning = show_warning
     try:

@@ -416,13 +416,11 @@ def test_an_own_loss_teaches_an_own_network(tmp_path):
     assert train(config, run_dir=tmp_path / "run")["episode_return"] > 0.9
 
 
-@pytest.mark.timeout(60)
 def test_an_actor_process_gets_the_kwargs_that_the_user_wrote(tmp_path):
     config = load_config("own_parts:Diary", ["env.kwargs={table: {1: 2}}", "actors.count=1", "run.total_steps=640"])
     assert train(config, run_dir=tmp_path / "run")["outcome"] == "finished"
 
 
-@pytest.mark.timeout(20)
 def test_a_batch_of_more_unrolls_than_there_are_slots_is_refused_and_not_waited_for(tmp_path):
     sizes = ["learner.batch_size=128", "actors.envs=16", "actors.count=1", "actors.slots=2", "run.total_steps=3200"]
     with pytest.raises(UserError, match=r"learner\.batch_size.*128"):

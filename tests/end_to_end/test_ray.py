@@ -2,14 +2,15 @@
 
 import re
 import signal
+from importlib.util import find_spec
 
 import pytest
 from processes import Training, read_metrics, read_summary
 
-ray = pytest.importorskip("ray", reason="Ray is not installed")
-from ray.cluster_utils import Cluster  # noqa: E402
-
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed"),
+]
 SMALL = ("actors.envs=16", "actors.unroll_length=20", "learner.batch_size=16", "actors.slots=1", "actors.count=auto")
 ENDLESS = ("run.total_steps=1e9", "run.stop_return=null", "checkpoint.every_seconds=1")
 
@@ -17,6 +18,8 @@ ENDLESS = ("run.total_steps=1e9", "run.stop_return=null", "checkpoint.every_seco
 @pytest.fixture(scope="module")
 def cluster():
     """A head, where the learner finds its core, and a node for an actor."""
+    from ray.cluster_utils import Cluster  # half a second, which every worker would pay at collection
+
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
     try:
         cluster.add_node(num_cpus=1)
