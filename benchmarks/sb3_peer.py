@@ -93,7 +93,9 @@ def make(name: str, seed: int) -> VecEnv:
         return VecFrameStack(make_atari_env(name, ENVS, seed), 4)
     wrapper = None
     if name.startswith(("MiniGrid-", "BabyAI-")):  # as in RL Zoo: image and mission in one vector
-        from minigrid.wrappers import FlatObsWrapper as wrapper
+        import minigrid.wrappers
+
+        wrapper = minigrid.wrappers.FlatObsWrapper
     if name.startswith("MinAtar/") and name not in gym.registry:
         import minatar.gym
 
