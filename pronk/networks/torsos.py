@@ -67,10 +67,16 @@ class Mlp(Torso):
         self._flat = Flat(specs)
         layers: list[nn.Module] = []
         for inputs, outputs in itertools.pairwise([self._flat.size, *config.hidden]):
-            layers += [orthogonal(nn.Linear(inputs, outputs), 2**0.5), ACTIVATIONS[config.activation]()]
+            layers += hidden_layer(inputs, outputs, config.activation, config.layer_norm)
         self._layers = nn.Sequential(*layers)
         self.size = config.hidden[-1] if config.hidden else self._flat.size
 
     def forward(self, observation: Tree) -> Tensor:
         """[M, size]."""
         return self._layers(self._flat(observation))
+
+
+def hidden_layer(inputs: int, outputs: int, activation: str, layer_norm: bool) -> list[nn.Module]:
+    """A fully connected layer and its activation, with a LayerNorm between them if asked for."""
+    norm = [nn.LayerNorm(outputs)] if layer_norm else []
+    return [orthogonal(nn.Linear(inputs, outputs), 2**0.5), *norm, ACTIVATIONS[activation]()]
