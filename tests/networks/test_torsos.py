@@ -9,7 +9,7 @@ from pronk.networks.actor_critic import TORSOS
 from pronk.networks.auto import Joined
 from pronk.networks.codes import CODES, Codes
 from pronk.networks.images import Compact, Shallow, Small
-from pronk.networks.torsos import Mlp
+from pronk.networks.torsos import Flat, Mlp
 from pronk.types import ActionSpec, ArraySpec, EnvSpec, leaves, map_tree
 
 T, B = 3, 4
@@ -173,6 +173,22 @@ def test_the_joined_layer_is_as_wide_as_the_widest_encoder():
     assert [encoder.size for encoder in torso._encoders] == [256, 256, 7]
     assert torso.size == 256
     assert [tuple(weight.shape) for weight in torso._layer.parameters()] == [(256, 519), (256,)]
+
+
+@pytest.mark.parametrize(("name", "width"), [("one of many", 64), ("many of many", 64)])
+def test_labels_of_many_classes_are_looked_up_in_a_table(name, width):
+    spec = OTHERS[name]
+    flat, labels = Flat(spec), draw(spec, leading=(5,))
+    assert flat.size == width * spec.size
+    table = flat._encoders["entry_0"]._vectors.weight
+    assert table.shape == (max(spec.categories), width)
+    for row, features in zip(labels.reshape(5, -1), flat(labels), strict=True):
+        torch.testing.assert_close(features, torch.cat([table[label] for label in row]))
+
+
+def test_a_map_of_many_labels_stays_small():
+    spec = ArraySpec((21, 79), "int64", (5976,) * 21 * 79)
+    assert Flat(spec).size == 21 * 79 * 8
 
 
 def test_codes_against_a_loop_over_cells():
