@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 
 from pronk.config.section import (
     Auto,
+    Chain,
     Envs,
     Fraction,
     Kwargs,
@@ -67,6 +68,11 @@ class EnvConfig(Section):
     atari: AtariConfig = AtariConfig()
     kwargs: Kwargs = {}
     """Keyword arguments for the environment's constructor."""
+    wrappers: Chain = [{"auto": None}]
+    """What is done to each environment before the agent sees it, innermost first: `[grayscale, {resize: 84}, {stack:
+    4}]`. Names: `resize`, `grayscale`, `stack`, `skip`, `keys`, `flatten`, `normalise`, `clip`, `time_limit`, or
+    `module:Wrapper` of any Gymnasium wrapper. `auto` resizes images of more than 100 pixels a side to 84x84; `[]`
+    leaves everything as it is. See docs/environments.md."""
     vectorization: Literal["auto", "native", "sync", "async"] = "auto"
     """How an actor steps its environments: `native` with the environment's own vector class, `sync` one after another
     in the actor process, `async` with one process each. `auto`: native if there is one, else sync."""
