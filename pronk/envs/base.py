@@ -21,7 +21,7 @@ class VectorEnv(Protocol):
     """N environments stepped together. They reset themselves; `Step` says where."""
 
     spec: EnvSpec
-    count: int
+    count: int  # at least as many as asked for: a team of several agents is never cut
     task: Array  # [N] int32: index into `spec.tasks`; an environment plays one task throughout
 
     def reset(self, seeds: list[int]) -> Step:
@@ -93,7 +93,7 @@ def played_as(config: EnvConfig) -> EnvConfig:
         from pronk.envs.ale_ids import as_atari
 
         config = as_atari(config)
-    if maker_of_kind(config.id):
+    if config.id in TABLE:
         from pronk.envs.wrappers import refuse_wrappers
 
         refuse_wrappers(config, "its observations have settings of their own: see `pronk show`, section env")

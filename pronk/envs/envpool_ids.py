@@ -20,6 +20,7 @@ from pronk.config import EnvConfig
 from pronk.config.errors import nearest
 from pronk.config.named import import_extra
 from pronk.envs.gymnasium_vector import NextStepVector
+from pronk.envs.wrappers import refuse_wrappers
 from pronk.types import Array, Step, UserError
 
 PREFIX = "envpool:"
@@ -34,6 +35,7 @@ def make(config: EnvConfig, count: int) -> PooledVector:
     known = envpool.list_all_envs()
     if task not in known:
         raise UserError(f"env.id: EnvPool knows no environment {task!r}{nearest(task, known)}")
+    refuse_wrappers(config, "EnvPool has options of its own for many of its environments: env.kwargs")
     return PooledVector(Pool(envpool, task, count, config))
 
 
@@ -90,7 +92,9 @@ def checked_spec(envpool: Any, task: str, config: EnvConfig) -> Any:
             raise
         accepted = [name for name in envpool.make_spec(task).config._fields if name not in NOT_SETTINGS]
         hint = nearest(unknown[1], accepted)
-        raise UserError(f"env.kwargs: {config.id} takes no {unknown[1]!r}{hint}; it takes {', '.join(accepted)}") from None
+        raise UserError(
+            f"env.kwargs: {config.id} takes no {unknown[1]!r}{hint}; it takes {', '.join(accepted)}"
+        ) from None
     except (ImportError, FileNotFoundError) as error:  # some tasks need libraries of the system
         raise UserError(f"env.id: {config.id} cannot be made: {' '.join(str(error).split())}") from None
     players = spec.config.max_num_players

@@ -29,6 +29,7 @@ from pronk.types import UserError
 REGISTERED_BY = {
     "ALE/": "ale_py",
     "BabyAI-": "minigrid",
+    "Crafter": "pronk.envs.crafter",
     "dm_control/": "shimmy",
     "MinAtar/": "minatar.gym",
     "MiniGrid-": "minigrid",
