@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import crafter
 import gymnasium as gym
 import numpy as np
 
@@ -20,6 +19,8 @@ class Crafter(gym.Env):
     def __init__(
         self, reward: bool = True, length: int = 10_000, size: int = 64, render_mode: str | None = None
     ) -> None:
+        import crafter
+
         self.render_mode = render_mode
         self._make = lambda seed: crafter.Env(size=(size, size), reward=reward, length=length, seed=seed)
         self._env: Any = self._make(0)
