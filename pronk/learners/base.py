@@ -25,14 +25,42 @@ from pronk.types import Array, Unroll
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from pronk.batcher import Batch
-    from pronk.learner import Learner
     from pronk.learners.coordinator import Coordinator
     from pronk.learners.participant import Participant
     from pronk.processes.messages import Welcome
 
 Waiting = Callable[[], contextlib.AbstractContextManager[None]]
 """Measures the time that a learner waits for others."""
+
+
+Report = dict[str, float]
+
+
+class BatchLike(Protocol):
+    """What a group needs of a batch: the same columns as tensors and as NumPy arrays."""
+
+    @property
+    def tensors(self) -> Unroll: ...
+    @property
+    def arrays(self) -> Unroll: ...
+    @property
+    def fresh(self) -> Array: ...
+
+
+class LearnerLike(Protocol):
+    """What a group needs of its own learner. See `learner.py`."""
+
+    version: int
+
+    @property
+    def gradients(self) -> Tensor: ...
+    def step(
+        self,
+        batch: Unroll,
+        learning_rate: float,
+        meanwhile: Callable[[], None] = ...,
+        combine: Callable[[Report], Report] = ...,
+    ) -> Report: ...
 
 
 class GroupEnded(Interrupted):
@@ -46,7 +74,7 @@ class GroupEnded(Interrupted):
 class Update(NamedTuple):
     """One gradient step: what the learner reports, and what the batches of all learners held."""
 
-    report: dict[str, float]
+    report: Report
     experience: Experience
 
 
@@ -55,12 +83,12 @@ class Contribution(NamedTuple):
 
     version: int  # of the weights that are about to be updated
     valid: int  # valid steps: the weight of a gradient that is a mean
-    report: dict[str, float]
+    report: Report
     experience: Experience
     broken: tuple[int, ...] = ()  # ranks of the learners whose report is not finite
 
     @classmethod
-    def of(cls, batch: Unroll, report: dict[str, float], version: int, fresh: Array) -> Contribution:
+    def of(cls, batch: Unroll, report: Report, version: int, fresh: Array) -> Contribution:
         """Return one learner's. `batch` holds NumPy arrays; `fresh` is [B] bool."""
         return cls(version, int(batch.valid.sum()), report, Experience.of(batch, version, fresh))
 
@@ -112,7 +140,9 @@ class LearnerGroup(Protocol):
         """Raise `GroupEnded` if a learner has left. Cheap; called while this learner waits for its actors."""
         ...
 
-    def step(self, learner: Learner, batch: Batch, learning_rate: float, meanwhile: Callable[[], None]) -> Update:
+    def step(
+        self, learner: LearnerLike, batch: BatchLike, learning_rate: float, meanwhile: Callable[[], None]
+    ) -> Update:
         """Make one update from the batches of all learners.
 
         Raises:
@@ -144,7 +174,9 @@ class SingleLearner:
     def check(self) -> None:
         """See `LearnerGroup`."""
 
-    def step(self, learner: Learner, batch: Batch, learning_rate: float, meanwhile: Callable[[], None]) -> Update:
+    def step(
+        self, learner: LearnerLike, batch: BatchLike, learning_rate: float, meanwhile: Callable[[], None]
+    ) -> Update:
         """See `LearnerGroup`."""
         experience = Experience.of(batch.arrays, learner.version, batch.fresh)
         return Update(learner.step(batch.tensors, learning_rate, meanwhile), experience)

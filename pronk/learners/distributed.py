@@ -11,9 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pronk.batcher import Batch
-from pronk.learner import Learner, Report
-from pronk.learners.base import Contribution, GroupEnded, Update, Waiting
+from pronk.learners.base import BatchLike, Contribution, GroupEnded, LearnerLike, Report, Update, Waiting
 from pronk.learners.collective import Collective, collective
 from pronk.learners.rendezvous import Rendezvous
 from pronk.processes.interrupts import Interrupts
@@ -44,7 +42,9 @@ class DistributedGroup:
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         self._stack.close()
 
-    def step(self, learner: Learner, batch: Batch, learning_rate: float, meanwhile: Callable[[], None]) -> Update:
+    def step(
+        self, learner: LearnerLike, batch: BatchLike, learning_rate: float, meanwhile: Callable[[], None]
+    ) -> Update:
         """See `LearnerGroup`."""
         merged: list[Contribution] = []
 
