@@ -5,7 +5,7 @@
     learner 2   gradient --Contribution-->              -->                               --> update
 
 A step of L learners equals one learner's step on all their batches side by side. No learner enters the all-reduce
-before every gradient is ready, so a learner that waits for others does so in Python, where it notices at once who is gone.
+before every gradient is ready. So a learner waits for others in Python, where it notices at once who is gone.
 """
 
 from __future__ import annotations
