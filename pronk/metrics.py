@@ -72,7 +72,7 @@ class Metrics:
         self._sums: dict[str, float] = {}
         self._count = 0
         self._waited = 0.0
-        self.learning_rate = 0.0
+        self.learning_rate = self.entropy_cost = 0.0  # of the last update
         self.queue = 0.0  # share of the actors' slots that are filled
         self.lags: Counter[int] = Counter()  # columns learnt from, by how many updates old they were
         self._last: dict[str, Any] = {}
@@ -139,6 +139,7 @@ class Metrics:
             **{name: means.pop(name, None) for name in ("policy_lag", "loss", "entropy")},
             **means,
             "learning_rate": self.learning_rate,
+            "entropy_cost": self.entropy_cost,
             "learner_waits": round(min(1.0, self._waited / seconds), 4),
             "queue": round(self.queue, 4),
         }

@@ -34,11 +34,11 @@ from pronk.layout import UnrollLayout
 from pronk.learner import Learner, NonFinite
 from pronk.learners import Group, Left, Share, Solo
 from pronk.metrics import Metrics
-from pronk.optimisers import scheduled_rate
 from pronk.processes.failures import user_code
 from pronk.processes.interrupts import Interrupted, Interrupts
 from pronk.runs.broken_batch import save_broken_batch
 from pronk.runs.directory import RunDirectory
+from pronk.schedules import entropy_cost, learning_rate, progress_of
 from pronk.seeding import further_learner_seed
 from pronk.sinks import Sink
 from pronk.sinks.jsonl import JsonLines
@@ -143,15 +143,18 @@ class Training:
                 interrupts.check()
                 with metrics.waiting():
                     batch = batcher.next()
-                metrics.learning_rate = scheduled_rate(config.optimiser, metrics.env_steps / config.run.total_steps)
+                progress = progress_of(config, metrics.env_steps, metrics.wall_seconds)
+                learner.loss.entropy_cost = metrics.entropy_cost = entropy_cost(config, progress, metrics.env_steps)
                 with user_code("the learner"):
-                    report = learner.gradient(batch.tensors, meanwhile=batcher.prefetch)
+                    report = learner.gradient(batch.tensors, meanwhile=batcher.prefetch) | {"progress": progress}
                 metrics.lags.update((learner.version - batch.arrays.version).tolist())
                 share = Share.of(batch.arrays, report, learner.version, batch.fresh)
                 with metrics.waiting():
                     whole = group.meet(share, interrupts)
                 self._broken = whole.broken
                 report = group.add_up(learner.gradients, share, whole)
+                # Clocks differ between learners, their learning rates may not: the progress is the group's mean.
+                metrics.learning_rate = learning_rate(config, report["progress"], metrics.env_steps)
                 learner.update(report, metrics.learning_rate, batch.tensors)
                 port.publish(learner.parameters())
                 metrics.record(whole.experience, report)

@@ -19,7 +19,7 @@ ORDER = [
     {"types", "seeding"},
     {"layout", "config", "processes"},
     {"runs", "parameters", "device"},
-    {"envs", "networks", "losses", "transport", "sinks", "optimisers"},
+    {"envs", "networks", "losses", "transport", "sinks", "optimisers", "schedules"},
     {"metrics", "policies", "batcher", "learner"},
     {"actor", "learners"},
     {"actors", "evaluation", "plotting"},
