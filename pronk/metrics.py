@@ -134,6 +134,7 @@ class Metrics:
             "updates": self.updates,
             "episodes": self.episodes,
             "episode_return": self.episode_return,
+            "episode_return_std": float(np.std(self._returns)) if self._returns else None,
             "episode_length": float(np.mean(self._lengths)) if self._lengths else None,
             "steps_per_second": round((self.env_steps - self._steps_at_line) / seconds, 1),
             **{name: means.pop(name, None) for name in ("policy_lag", "loss", "entropy")},
