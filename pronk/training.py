@@ -29,6 +29,7 @@ from pronk.actor import specs_for
 from pronk.actors import Play, playing
 from pronk.batcher import Batcher
 from pronk.config import Config, ResolvedConfig
+from pronk.diagnosis import Diagnosis
 from pronk.evaluation.evaluator import Evaluator
 from pronk.layout import UnrollLayout
 from pronk.learner import Learner, NonFinite
@@ -43,6 +44,7 @@ from pronk.seeding import further_learner_seed
 from pronk.sinks import Sink
 from pronk.sinks.jsonl import JsonLines
 from pronk.sinks.lag import LagHistogram
+from pronk.sinks.notes import DiagnosisNotes
 from pronk.sinks.outside import Facts, outside_sinks
 from pronk.sinks.tensorboard import TensorBoard
 from pronk.types import Failure
@@ -96,6 +98,7 @@ class Training:
                     JsonLines(self._run.metrics, self._run.evaluations),
                     TensorBoard(self._run.tensorboard, self._metrics.env_steps),
                     LagHistogram(self._run.lag, self._metrics.lags, self._metrics.replay_lags),
+                    DiagnosisNotes(self._run.notes, self._diagnosis(), self._say_once),
                     *outside_sinks(self._config.run.sinks, self._facts(), self._say_once),
                 ]
             self._sinks = [stack.enter_context(sink) for sink in [*sinks, *([display] if display else [])]]
@@ -203,6 +206,9 @@ class Training:
                 sink.write(line)
             except OSError as error:
                 self._say_once(f"cannot write metrics: {error}")
+
+    def _diagnosis(self) -> Diagnosis:
+        return Diagnosis(self._config, self._learner.spec.action, resumed=self._metrics.env_steps > 0)
 
     def _facts(self) -> Facts:
         """What sinks outside are told of the run."""
