@@ -67,6 +67,7 @@ def train(
         say(note)
     resolved = resolve(config, place)
     check_resolved(resolved)
+    check_teams(resolved, spec)
     learner = learner_for(resolved, spec, place)
     refuse_more_than_memory(resolved, learner, place.count_here)
     check_gateway(resolved)
@@ -125,6 +126,17 @@ def spec_of(config: Config | ResolvedConfig) -> EnvSpec:
     """Make the configured environment once, to see its spaces. An environment that hangs or fails is reported."""
     with user_code("the environment"), time_limit(config.actors.timeout_seconds):
         return probe_spec(config)
+
+
+def check_teams(config: ResolvedConfig, spec: EnvSpec) -> None:
+    """Raise UserError unless an actor's environments are whole teams of agents."""
+    envs = config.actors.envs
+    if envs % spec.agents:
+        fitting = -(-envs // spec.agents) * spec.agents
+        raise UserError(
+            f"actors.envs ({envs}) must be a multiple of {spec.agents}, the number of agents of {config.env.id}: try "
+            f"actors.envs={fitting} learner.batch_size={fitting}"
+        )
 
 
 def learner_for(config: ResolvedConfig, spec: EnvSpec, place: Place | None = None) -> Learner:
