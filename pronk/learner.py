@@ -68,8 +68,9 @@ class Learner:
         Raises:
             NonFinite: a loss or gradient is NaN or infinite; nothing was changed.
         """
-        report = combine(self.gradient(batch, meanwhile))
-        self.update(report, learning_rate, batch)
+        report = combine(self.gradient(batch, meanwhile) | {"learning_rate": learning_rate})
+        # The mean of all learners' rates: a schedule may follow the clock, and clocks differ. The weights may not.
+        self.update(report, report["learning_rate"], batch)
         return report
 
     def gradient(self, batch: Unroll, meanwhile: Callable[[], None]) -> Report:

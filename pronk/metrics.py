@@ -90,7 +90,7 @@ class Metrics:
         self._sums: Counter[str] = Counter()
         self._counts: Counter[str] = Counter()
         self._waited = 0.0
-        self.learning_rate = self.entropy_cost = 0.0  # of the last update
+        self.learning_rate = self.entropy_cost = self.progress = 0.0  # of the last update
         self.queue = 0.0  # share of the actors' slots that are filled
         self.lags: Counter[int] = Counter()  # fresh columns, by how many updates old they were
         self.replay_lags: Counter[int] = Counter()  # likewise, columns that had been learnt from before
@@ -174,6 +174,7 @@ class Metrics:
             **means,
             "learning_rate": self.learning_rate,
             "entropy_cost": self.entropy_cost,
+            "progress": round(self.progress, 6),
             "learner_waits": round(min(1.0, self._waited / seconds), 4),
             "queue": round(self.queue, 4),
         }
