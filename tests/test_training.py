@@ -12,7 +12,7 @@ import pytest
 from processes import read_metrics
 
 from pronk import training
-from pronk.actors import Play
+from pronk.actors import ActorSetup
 from pronk.config import load_config, resolve
 from pronk.returns import EPISODES
 from pronk.runs.checkpoint import load_checkpoint
@@ -29,9 +29,9 @@ STEPS = LENGTH * 2 * ENVS  # of a batch
 class Hands(LocalTransport):
     """Instead of an actor: unrolls that say which parameters they were played with."""
 
-    def __init__(self, play: Play, versions: list[int], returns: list[float] | None = None) -> None:
+    def __init__(self, setup: ActorSetup, versions: list[int], returns: list[float] | None = None) -> None:
         """With `returns`, an episode of each environment ends with every step of an unroll."""
-        super().__init__(play.layout)
+        super().__init__(setup.layout)
         self._versions = iter(versions)
         self._returns = iter(returns or [np.nan] * len(versions))
         self.published: list[int] = []
@@ -79,11 +79,11 @@ def test_lag_is_the_version_that_is_updated_minus_the_one_that_played(
     ports = []
 
     @contextlib.contextmanager
-    def playing(play: Play) -> Iterator[tuple[Hands, Callable[[], None]]]:
-        ports.append(Hands(play, versions))
+    def running_actors(setup: ActorSetup) -> Iterator[tuple[Hands, Callable[[], None]]]:
+        ports.append(Hands(setup, versions))
         yield ports[-1], lambda: None
 
-    monkeypatch.setattr(training, "playing", playing)
+    monkeypatch.setattr(training, "running_actors", running_actors)
     ending = ("run.stop_return=null", f"run.total_steps={STEPS * len(versions) // 2}")
     every_update = "run.log_every_seconds=1e-9"
     settings = [*SIZES, *ending, every_update, f"learner.passes={passes}", "transport=local"]
@@ -112,8 +112,8 @@ def test_a_new_best_is_saved_between_two_checkpoints_but_not_too_often(
     returns = [value for value in (1.0, 9.0, 1.0) for _ in range(2 * BATCHES)]
 
     @contextlib.contextmanager
-    def playing(play: Play) -> Iterator[tuple[Hands, Callable[[], None]]]:
-        yield Hands(play, [0] * len(returns), returns), lambda: None
+    def playing(setup: ActorSetup) -> Iterator[tuple[Hands, Callable[[], None]]]:
+        yield Hands(setup, [0] * len(returns), returns), lambda: None
 
     monkeypatch.setattr(training, "playing", playing)
     monkeypatch.setattr(training, "BEST_EVERY_SECONDS", every_seconds)

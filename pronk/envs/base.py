@@ -6,12 +6,13 @@ with a `make(EnvConfig, count) -> VectorEnv`, one line in `TABLE`, and one line 
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
 
-from pronk.config import Config, ResolvedConfig
+from pronk.config import Config, EnvConfig, ResolvedConfig
 from pronk.config.named import load
 from pronk.types import Array, EnvSpec, Step, Tree, UserError
 
@@ -20,7 +21,7 @@ class VectorEnv(Protocol):
     """N environments stepped together. They reset themselves; `Step` says where."""
 
     spec: EnvSpec
-    count: int
+    count: int  # at least as many as asked for: a team of several agents is never cut
     task: Array  # [N] int32: index into `spec.tasks`; an environment plays one task throughout
 
     def reset(self, seeds: list[int]) -> Step:
@@ -52,6 +53,11 @@ TABLE = {
     "catch": "pronk.envs.catch:make",
     "atari": "pronk.envs.atari:make",
 }
+# Kinds whose ids begin with the kind's name: `envpool:Ant-v4`.
+PREFIXED = {
+    "envpool:": "pronk.envs.envpool_ids:make",
+    "pettingzoo:": "pronk.envs.pettingzoo_parallel:make",
+}
 GYMNASIUM = "pronk.envs.gymnasium_ids:make"
 
 # Of actors.timeout_seconds: an environment's process that hangs is reported before its actor counts as hanging.
@@ -60,11 +66,38 @@ TIMEOUT_SHARE = 0.8
 
 def make_env(config: Config | ResolvedConfig, count: int) -> VectorEnv:
     """Make the configured environments, with the extra inputs that the configured network asks for."""
-    name = config.env.id
-    make: Callable[..., VectorEnv] = load(TABLE.get(name, GYMNASIUM))
-    if name in TABLE:
-        return with_extra_inputs(make(config.env, count), config)
-    return with_extra_inputs(make(config.env, count, TIMEOUT_SHARE * config.actors.timeout_seconds), config)
+    settings = played_as(config.env)
+    name = settings.id
+    own = maker_of_kind(name)
+    make: Callable[..., VectorEnv] = load(own or GYMNASIUM)
+    if own:
+        env = make(settings, count)
+        if name != config.env.id:
+            from pronk.envs.ale_ids import told
+
+            env.spec = dataclasses.replace(env.spec, notes=(told(config.env, settings),))
+    else:
+        env = make(settings, count, TIMEOUT_SHARE * config.actors.timeout_seconds)
+    return with_extra_inputs(env, config)
+
+
+def maker_of_kind(name: str) -> str | None:
+    """Return the address of what makes an id that is not Gymnasium's."""
+    prefixed = [address for prefix, address in PREFIXED.items() if name.startswith(prefix)]
+    return TABLE.get(name) or next(iter(prefixed), None)
+
+
+def played_as(config: EnvConfig) -> EnvConfig:
+    """Return the settings that make the environment: those of a built-in kind, if that plays the configured id."""
+    if config.id.startswith("ALE/"):
+        from pronk.envs.ale_ids import as_atari
+
+        config = as_atari(config)
+    if config.id in TABLE:
+        from pronk.envs.wrappers import refuse_wrappers
+
+        refuse_wrappers(config, "its observations have settings of their own: see `pronk show`, section env")
+    return config
 
 
 def with_extra_inputs(env: VectorEnv, config: Config | ResolvedConfig) -> VectorEnv:
@@ -86,7 +119,7 @@ def probe_spec(config: Config | ResolvedConfig) -> EnvSpec:
         config = config.replace({"env.vectorization": "sync"})  # one environment needs no process of its own
     env = make_env(config, 1)
     try:
-        if config.env.id not in TABLE:
+        if not maker_of_kind(config.env.id):
             try_once(env)
         return env.spec
     finally:
