@@ -112,10 +112,10 @@ def test_a_new_best_is_saved_between_two_checkpoints_but_not_too_often(
     returns = [value for value in (1.0, 9.0, 1.0) for _ in range(2 * BATCHES)]
 
     @contextlib.contextmanager
-    def playing(setup: ActorSetup) -> Iterator[tuple[Hands, Callable[[], None]]]:
+    def running_actors(setup: ActorSetup) -> Iterator[tuple[Hands, Callable[[], None]]]:
         yield Hands(setup, [0] * len(returns), returns), lambda: None
 
-    monkeypatch.setattr(training, "playing", playing)
+    monkeypatch.setattr(training, "running_actors", running_actors)
     monkeypatch.setattr(training, "BEST_EVERY_SECONDS", every_seconds)
     monkeypatch.setattr(training, "BEST_SHARE", 1e9)
     settings = ("run.stop_return=null", "run.log_every_seconds=1e-9", "checkpoint.every_seconds=1e9", "transport=local")
