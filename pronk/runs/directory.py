@@ -5,6 +5,7 @@ summary.json     totals, final values, the failure   checkpoints/     the last K
 tensorboard/     the same numbers as curves          logs/            one per process, and what each does now
 eval.jsonl       a line per evaluation               lag.json         how old the experience was
 bench.json       this machine's limit, where measured
+notes.json       what the diagnosis found, if anything
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ class RunDirectory:
         self.metrics = path / "metrics.jsonl"
         self.evaluations = path / "eval.jsonl"
         self.lag = path / "lag.json"
+        self.notes = path / "notes.json"
         self.bench = path / "bench.json"
         self.summary = path / "summary.json"
         self.config = path / "config.yaml"
