@@ -112,7 +112,9 @@ def test_a_broken_off_film_leaves_nothing_and_spares_the_old_one(tmp_path, name)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {name: b"old"}
 
 
-@pytest.mark.parametrize(("name", "told"), [("a.avi", r"its name must end in .mp4 or .gif"), ("no/a.gif", "no directory")])
+@pytest.mark.parametrize(
+    ("name", "told"), [("a.avi", r"its name must end in .mp4 or .gif"), ("no/a.gif", "no directory")]
+)
 def test_a_film_that_cannot_be_is_refused(tmp_path, name, told):
     with pytest.raises(UserError, match=told):
         open_film(tmp_path / name, 10)
