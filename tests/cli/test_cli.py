@@ -160,7 +160,7 @@ def test_after_a_mistake_the_same_command_works_when_corrected(cli):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["run", "--episodes", "0"], ["--episodes", "0"]),
+        (["run", "--episodes", "0"], ["episodes must be at least 1, got 0"]),
         (["run", "--seed", "-1"], ["--seed", "-1"]),
         (["last"], ["runs/", "pronk train"]),
         (["nowhere"], ["no run directory nowhere"]),
