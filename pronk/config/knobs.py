@@ -95,6 +95,10 @@ class NetworkConfig(Section):
     """Recurrent core between torso and heads, for environments where one observation does not show everything."""
     core_size: Positive = 256
     """Units of the core. Paper: 256."""
+    normalise: bool = True
+    """Shift and scale observations."""
+    popart: bool = True
+    """Normalise values."""
     last_action: bool = False
     """Also feed the previous action to the network, one-hot. The paper does so with the LSTM."""
     last_reward: bool = False

@@ -13,8 +13,10 @@ from pronk.networks.base import Network, Output
 from pronk.networks.cores import CORES, Core
 from pronk.networks.heads import ValueHead, policy_head
 from pronk.networks.images import Compact, Deep, Nature, OptCnn, Shallow, Small
+from pronk.networks.normalising import ObservationNormaliser
 from pronk.networks.torsos import Mlp, Torso
-from pronk.types import EnvSpec, Tree, Value, map_tree
+from pronk.networks.values import PopArtHead
+from pronk.types import EnvSpec, Tree, Unroll, Value, map_tree
 
 TORSOS: dict[str, type[Torso]] = {
     "mlp": Mlp,
@@ -37,17 +39,20 @@ class ActorCritic(Network):
         self._value_torso = make_torso(seen, config) if config.separate_value is True else None
         self._core: Core = CORES[config.core](self._torso.size, config.core_size)
         self._policy_head = policy_head(self._core.size, spec.action)
-        self._value_head = ValueHead(self._core.size)
+        self._value_head = PopArtHead(self._core.size, len(spec.tasks)) if config.popart else ValueHead(self._core.size)
+        self._normaliser = ObservationNormaliser(seen if config.normalise else {})
         self.state_spec = self._core.state_spec
 
     def forward(self, observation: Tree, first: Tensor, state: Tree) -> Output:
         """See `Network.forward`."""
+        observation = self._normaliser(without_mask(observation))
         features, state = self._core(self._features(self._torso, observation), first, state)
         value_features = self._features(self._value_torso, observation) if self._value_torso else features
         return Output(self._policy_head(features), self._value_head(value_features), state)
 
     def policy(self, observation: Tree, first: Tensor, state: Tree) -> tuple[Tensor, Tree]:
         """Without the value and its torso."""
+        observation = self._normaliser(without_mask(observation))
         features, state = self._core(self._features(self._torso, observation), first, state)
         return self._policy_head(features), state
 
@@ -55,9 +60,14 @@ class ActorCritic(Network):
         """See `Network.value`. How values are represented is the value head's business."""
         return self._value_head.value(raw, task)
 
+    def observe(self, batch: Unroll) -> None:
+        """See `Network.observe`."""
+        acted_on = map_tree(lambda array: array[:-1], without_mask(batch.observation))
+        self._normaliser.observe(acted_on, batch.valid)
+
     def _features(self, torso: Torso, observation: Tree) -> Tensor:
         """[T, B, ...] -> [T, B, F]."""
-        folded = map_tree(lambda array: array.flatten(0, 1), without_mask(observation))
+        folded = map_tree(lambda array: array.flatten(0, 1), observation)
         features = torso(folded)
         return features.unflatten(0, self._leading(observation))
 
