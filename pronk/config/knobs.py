@@ -95,10 +95,12 @@ class NetworkConfig(Section):
     """Recurrent core between torso and heads, for environments where one observation does not show everything."""
     core_size: Positive = 256
     """Units of the core. Paper: 256."""
-    normalise: bool = True
-    """Shift and scale observations."""
-    popart: bool = True
-    """Normalise values."""
+    normalise: bool | Auto = "auto"
+    """Shift and scale every number of an observation to a running mean of 0 and standard deviation of 1. Images of
+    bytes and class labels stay as they are. `auto`: true."""
+    popart: bool | Auto = "auto"
+    """Learn values, and the policy from advantages, in a running scale of their own (PopArt), so that rewards of any
+    size are learnt alike. `auto`: true."""
     last_action: bool = False
     """Also feed the previous action to the network, one-hot. The paper does so with the LSTM."""
     last_reward: bool = False

@@ -36,7 +36,7 @@ class AppoLoss:
         next_target = torch.cat([targets.value[1:], estimate[-1:]])
         lam = config.lambda_
         advantage = (reward + discount * (lam * next_target + (1 - lam) * next_value) - estimate[:-1]) * counts
-        value.observe(targets.value, batch.valid, advantage)
+        value.observe(targets.value, advantage, batch.valid)
 
         weight = 1.0 / counts.sum().clamp(min=1.0) if config.reduction == "mean" else 1.0
         a = value.scaled(advantage)

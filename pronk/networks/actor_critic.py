@@ -15,7 +15,7 @@ from pronk.networks.heads import ValueHead, policy_head
 from pronk.networks.images import Compact, Deep, Nature, OptCnn, Shallow, Small
 from pronk.networks.normalising import ObservationNormaliser
 from pronk.networks.torsos import Mlp, Torso
-from pronk.networks.values import PopArtHead
+from pronk.networks.popart import PopArtHead
 from pronk.types import EnvSpec, Tree, Unroll, Value, map_tree
 
 TORSOS: dict[str, type[Torso]] = {
@@ -39,8 +39,8 @@ class ActorCritic(Network):
         self._value_torso = make_torso(seen, config) if config.separate_value is True else None
         self._core: Core = CORES[config.core](self._torso.size, config.core_size)
         self._policy_head = policy_head(self._core.size, spec.action)
-        self._value_head = PopArtHead(self._core.size, len(spec.tasks)) if config.popart else ValueHead(self._core.size)
-        self._normaliser = ObservationNormaliser(seen if config.normalise else {})
+        self._value_head = PopArtHead(self._core.size, len(spec.tasks)) if config.popart is True else ValueHead(self._core.size)
+        self._normaliser = ObservationNormaliser(seen if config.normalise is True else {})
         self.state_spec = self._core.state_spec
 
     def forward(self, observation: Tree, first: Tensor, state: Tree) -> Output:
