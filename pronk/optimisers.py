@@ -11,7 +11,7 @@ import math
 import torch
 from torch import Tensor
 
-from pronk.config import OptimiserConfig
+from pronk.config import OptimiserConfig, ResolvedOptimiser
 
 
 class Optimiser:
@@ -96,7 +96,7 @@ def make_optimiser(weights: Tensor, gradient: Tensor, config: OptimiserConfig) -
     return OPTIMISERS[config.name](weights, gradient, config)
 
 
-def scheduled_rate(config: OptimiserConfig, done: float) -> float:
+def scheduled_rate(config: ResolvedOptimiser, done: float) -> float:
     """The learning rate when a share `done` of the run's steps has been trained."""
     if config.schedule == "constant":
         return config.learning_rate

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from pronk.actor import specs_for
-from pronk.config import Config, ResolvedConfig, load_config, plain_yaml, record, resolve, validate
+from pronk.config import Config, ResolvedConfig, decided, load_config, plain_yaml, record, resolve, validate
 from pronk.config.resolved import check_resolved
 from pronk.device import choose_device
 from pronk.envs import probe_spec
@@ -65,6 +65,7 @@ def train(
     spec = spec_of(config)
     for note in spec.notes:
         say(note)
+    config = decided(config, spec)
     resolved = resolve(config, place)
     check_resolved(resolved)
     learner = learner_for(resolved, spec, place)
