@@ -2,8 +2,8 @@
 
 A batch is any number of columns: several unrolls side by side, or one unroll of many environments cut into several
 batches, gone through `passes` times (`auto`: again and again until the next unrolls are there, within reason). Each is
-one block of memory, so it reaches a GPU in a single copy, from pinned memory, while the GPU still works on the batch before it (`prefetch`). On a CPU there is nothing to overlap, and staging
-ahead would only add lag.
+one block of memory, so it reaches a GPU in a single copy, from pinned memory, while the GPU still works on the batch
+before it (`prefetch`). On a CPU there is nothing to overlap, and staging ahead would only add lag.
 """
 
 from __future__ import annotations

@@ -228,8 +228,8 @@ class LearnerConfig(Section):
     """Columns per update (trajectories of actors.unroll_length steps), of all learners together. Each learner's share
     is a multiple or a divisor of actors.envs. Table G.1: 32. `auto`: 4 for each learner, or the nearest that fits."""
     passes: Annotated[int, Field(gt=0, le=100)] | Auto = "auto"
-    """Times that each batch is learnt from. More than 1 learns more from each step and adds lag. Paper: 1. `auto`: up to
-    8 times, while the learner would otherwise wait for the actors."""
+    """Times that each batch is learnt from. More than 1 learns more from each step and adds lag. Paper: 1. `auto`: up
+    to 8 times, while the learner would otherwise wait for the actors."""
     device: str = "auto"
     """A torch device such as `cpu` or `cuda:1`. `auto`: the first GPU (with several learners, a GPU each), else the
     CPU."""

@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pronk.config import recorded
 from pronk.config.named import import_extra
 from pronk.runs.reading import Run
 from pronk.sharing.card import card
