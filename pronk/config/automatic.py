@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from pronk.config.config import Config
-from pronk.config.encoders import is_image
+from pronk.config.encoders import describe, is_image
 from pronk.types import EnvSpec, leaves
 
 ALWAYS: dict[str, Any] = {"network.normalise": True, "network.popart": True}
@@ -40,14 +40,13 @@ def sees_images(spec: EnvSpec) -> bool:
 
 
 def chosen(config: Config, spec: EnvSpec) -> str:
-    """Say in one line what was chosen, and why."""
+    """Describe in one line what a decided configuration chose, and for what."""
     seen = "images" if sees_images(spec) else "vectors"
-    settings = ", ".join(
-        f"{name}={config.at(path):g}"
-        for name, path in (
-            ("unroll_length", "actors.unroll_length"),
-            ("batch_size", "learner.batch_size"),
-            ("learning_rate", "optimiser.learning_rate"),
-        )
-    )
-    return f"for {seen}: {settings}"
+    settings = {
+        "encoder": describe(spec.observation) if config.network.torso == "auto" else config.network.torso,
+        "unroll_length": config.actors.unroll_length,
+        "batch_size": config.learner.batch_size,
+        "learning_rate": config.optimiser.learning_rate,
+        "passes": config.learner.passes,
+    }
+    return f"settings for {seen}: " + ", ".join(f"{name} {value}" for name, value in settings.items())
