@@ -143,7 +143,9 @@ def test_passes_auto_learns_again_only_while_nothing_new_has_come():
     batcher = Batcher(source.port, source.specs, 2, CPU, passes="auto")
 
     def versions(count):
-        return [(bytes(batch.arrays.version), bool(batch.fresh.all())) for batch in (batcher.next() for _ in range(count))]
+        return [
+            (bytes(batch.arrays.version), bool(batch.fresh.all())) for batch in (batcher.next() for _ in range(count))
+        ]
 
     first = versions(2)
     assert [fresh for _, fresh in first] == [True, True]

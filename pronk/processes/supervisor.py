@@ -28,7 +28,7 @@ from pronk.processes.messages import Alive, Failed, Message, Run
 from pronk.processes.restarts import USUAL, End, RestartPolicy, Restarts, describe_exit, end_by_exit
 from pronk.types import Failure, UserError
 
-WATCH_SECONDS = 0.1  # a look at all children costs some system calls each
+WATCH_SECONDS = 0.1  # polling costs a few system calls per child
 
 
 class ProcessFailed(Failure):

@@ -24,7 +24,6 @@ def paper(**settings):
     return LossConfig(**({"name": "impala", "lambda_": 1.0} | settings))
 
 
-
 def batch_of(action, reward, *, log_prob=UNIFORM, discount=1.0, valid=True, observation=0.0):
     """A batch from lists [T] (one column) or arrays [T, B]; by default a uniform policy acted and no episode ended."""
     action = torch.as_tensor(action)
