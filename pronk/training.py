@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +52,8 @@ from pronk.types import Failure
 Say = Callable[[str], None]
 
 MOST_BARREN_UPDATES = 200  # in a row without a single valid step, after which the run cannot be getting anywhere
+BEST_EVERY_SECONDS = 5.0  # a new best is saved no more often,
+BEST_SHARE = 0.01  # and takes no more of the time than this
 
 
 class BrokenGradient(Failure):
@@ -76,20 +78,21 @@ class Training:
         self._group = group or SingleLearner()
         self._leads = self._group.rank == 0  # who writes
         self._metrics = Metrics(learner.spec.frames_per_step)
-        self._best = (False, -float("inf"))  # whether over 100 episodes, and their mean return
+        self._best = (False, -float("inf"))  # see Metrics.standing
         self._reported: dict[str, Any] | None = None
         self._saved: Path | None = None
         self._said: set[str] = set()
         if resume:
             self._restore()
-        self._saved_at = time.monotonic()
+        self._saved_at = self._written_at = time.monotonic()
+        self._write_seconds = 0.0  # that the last checkpoint took
 
     def go(self, display: Sink | None) -> dict[str, Any]:
         """Run to the end, whatever the end is. All ends but a broken gradient leave a checkpoint."""
         failure: Exception | None = None
         updates_before = self._metrics.updates
         with contextlib.ExitStack() as stack:
-            interrupts = stack.enter_context(Interrupts())
+            interrupts = stack.enter_context(Interrupts(self._say if self._leads else lambda message: None))
             interrupts.look = self._group.check
             sinks: list[Sink] = []
             if self._leads:
@@ -107,6 +110,7 @@ class Training:
             except GroupEnded as end:
                 outcome, failure = end.outcome, Failure(end.message) if end.outcome == "failed" else None
             except Interrupted:
+                interrupts.announce()
                 outcome = "interrupted"
             except NonFinite as error:
                 outcome, failure = "failed", self._keep_broken_batch(error)
@@ -122,6 +126,7 @@ class Training:
         saved = str(self._saved) if self._saved else None
         summary = {"outcome": outcome, "run": str(self._run.path), "checkpoint": saved, **self._metrics.line()}
         summary["evaluation"] = self._evaluator.last
+        summary["failure"] = str(failure) if failure else None
         try:
             if self._leads:
                 self._run.write_summary(summary)
@@ -158,6 +163,7 @@ class Training:
                 if metrics.seconds_since_line() >= config.run.log_every_seconds:
                     metrics.queue = port.waiting / max(1, port.room)
                     self._report()
+                    self._save_if_best()
                     watch()
                 overdue = time.monotonic() - self._saved_at >= config.checkpoint.every_seconds
                 if self._evaluator.wants_checkpoint() or overdue:
@@ -190,7 +196,10 @@ class Training:
         return None
 
     def _report(self) -> None:
-        """A line to every sink, if anything happened since the last one. A full disk is said, not died of."""
+        """Write a line to every sink, if anything happened since the last one.
+
+        A full disk is reported; training continues.
+        """
         line = self._metrics.line()
         if line is self._reported:
             return
@@ -214,27 +223,52 @@ class Training:
             self._say(message)
 
     def _save(self) -> None:
-        """A checkpoint; the last one stays if this one cannot be written."""
+        """Write a checkpoint. If that fails, it is reported; the last one is kept and training continues."""
         if not self._leads:
             return
-        if not self._learner.is_finite():
-            raise BrokenGradient("the weights are no longer finite; the last checkpoint is kept")
         standing = self._metrics.standing
         best = standing is not None and standing >= self._best and not self._evaluator.chooses_best
-        state = {
+        with self._writing():
+            self._saved = None
+            state = self._state(standing if standing is not None and best else self._best)
+            self._saved = self._run.checkpoints.save(state, self._config.checkpoint.keep, best)
+            self._best = state["best"]
+            self._evaluator.offer(self._saved)
+        self._saved_at = time.monotonic()
+
+    def _save_if_best(self) -> None:
+        """Write best.pt where the return is the highest yet, not too often. The other checkpoints stay as they are."""
+        standing = self._metrics.standing
+        if not self._leads or standing is None or not standing[0] or standing <= self._best:
+            return
+        pause = max(BEST_EVERY_SECONDS, self._write_seconds / BEST_SHARE)
+        if self._evaluator.chooses_best or time.monotonic() - self._written_at < pause:
+            return
+        with self._writing():
+            self._run.checkpoints.save_best(self._state(standing))
+            self._best = standing
+
+    def _state(self, best: tuple[bool, float]) -> dict[str, Any]:
+        """Return the content of a checkpoint."""
+        return {
             "learner": self._learner.state(),
             "metrics": self._metrics.state(),
-            "best": standing if best else self._best,
+            "best": best,
             "config": self._recorded.model_dump(),
         }
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Around the writing of a checkpoint: weights must be finite, and a full disk is reported."""
+        if not self._learner.is_finite():
+            raise BrokenGradient("the weights are no longer finite; the last checkpoint is kept")
+        began = time.monotonic()
         try:
-            self._saved = self._run.checkpoints.save(state, self._config.checkpoint.keep, best)
-            self._best = standing if standing is not None and best else self._best
-            self._evaluator.offer(self._saved)
+            yield
         except (OSError, RuntimeError) as error:
-            self._saved = None
             self._say_once(f"cannot write a checkpoint: {error}; the last one is kept")
-        self._saved_at = time.monotonic()
+        self._written_at = time.monotonic()
+        self._write_seconds = self._written_at - began
 
     def _restore(self) -> None:
         """Go on from the newest checkpoint, with the configuration as it is now."""
@@ -244,7 +278,7 @@ class Training:
             self._say(f"{problem}; set aside, going back to the one before it")
         self._learner.load_state(state["learner"])
         self._metrics.load_state(state["metrics"])
-        self._best = tuple(state["best"])
+        self._best = max(tuple(state["best"]), self._run.checkpoints.best_standing())
         self._saved = self._run.checkpoints.saved()[-1]
         self._run.prepare_resume(self._recorded, self._metrics.updates)
 

@@ -83,6 +83,12 @@ class RunDirectory:
         numbers = {name: plain(value) for name, value in summary.items()}
         write_atomically(self.summary, (json.dumps(numbers, indent=2) + "\n").encode())
 
+    def write_failure(self, message: str) -> None:
+        """Write a summary of a run that failed before it began, unless it has one."""
+        if not self.summary.exists():
+            with contextlib.suppress(OSError):
+                self.write_summary({"outcome": "failed", "run": str(self.path), "checkpoint": None, "failure": message})
+
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the lock that says "a process trains this run". The kernel drops it when the process ends."""
