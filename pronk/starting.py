@@ -9,7 +9,8 @@ from typing import Any
 import torch
 
 from pronk.actor import specs_for
-from pronk.config import Config, ResolvedConfig, load_config, plain_yaml, record, resolve, validate
+from pronk.config import Config, ResolvedConfig, decided, load_config, plain_yaml, record, resolve, validate
+from pronk.config.automatic import chosen
 from pronk.config.resolved import ONLY, Rank, check_resolved
 from pronk.device import choose_device
 from pronk.envs import probe_spec
@@ -28,7 +29,7 @@ from pronk.watching import film_final
 
 
 class TrainingInterrupted(KeyboardInterrupt):
-    """Ctrl-C or SIGTERM, raised when everything is saved and closed."""
+    """Ctrl-C, SIGTERM or SIGHUP, raised when everything is saved and closed."""
 
     def __init__(self, summary: dict[str, Any]) -> None:
         super().__init__(f"interrupted; the run is in {summary['run']}")
@@ -65,6 +66,9 @@ def train(
     spec = spec_of(config)
     for note in spec.notes:
         say(note)
+    was_open, config = config, decided(config, spec)
+    if config != was_open:
+        say(chosen(config, spec))
     resolved = resolve(config, rendezvous)
     check_resolved(resolved)
     check_teams(resolved, spec)
@@ -80,7 +84,11 @@ def train(
         with run.locked():
             training = Training(resolved, recorded, run, learner, resume, say, group)
             group.announce(config.to_yaml(), str(run.path), run.logs)
-            summary = concluded(training.go(display))
+            try:
+                summary = concluded(training.go(display))
+            except Exception as error:
+                run.write_failure(str(error))
+                raise
     if config.run.video:
         film_final(run.path, say)
     return summary

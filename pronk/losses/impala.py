@@ -31,7 +31,7 @@ class ImpalaLoss:
     """The actor-critic loss with any of the four off-policy corrections."""
 
     def __init__(self, config: LossConfig) -> None:
-        self._config = config
+        self._config, self.entropy_cost = config, config.entropy_cost
         self._correct = CORRECTIONS[config.correction]
         self._score = SCORES.get(config.correction)
         self._clip = REWARD_CLIPS[config.reward_clip]
@@ -45,7 +45,7 @@ class ImpalaLoss:
         discount = self._config.discount * batch.discount
         estimate = value.estimate.detach()
         targets = self._correct(log_rho, discount, reward, estimate[:-1], estimate[-1], **self._bars)
-        value.observe(targets.value, batch.valid)
+        value.observe(targets.value, targets.advantage, batch.valid)
 
         counts = batch.valid.to(estimate.dtype)
         weight = 1.0 / counts.sum().clamp(min=1.0) if self._config.reduction == "mean" else 1.0
@@ -54,7 +54,7 @@ class ImpalaLoss:
         baseline = (value.error(targets.value) * counts).sum() * weight
         entropy = (distribution.entropy() * counts).sum()
 
-        total = policy + self._config.baseline_cost * baseline - self._config.entropy_cost * entropy * weight
+        total = policy + self._config.baseline_cost * baseline - self.entropy_cost * entropy * weight
         metrics = {
             "policy_loss": policy,
             "baseline_loss": baseline,
