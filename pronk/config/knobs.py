@@ -111,6 +111,12 @@ class NetworkConfig(Section):
     """Units of the core. Paper: 256."""
     core_window: Annotated[int, Field(ge=2, le=1024)] = 16
     """Observations that the `attention` core sees, the newest included. Unrolls carry the ones before them along."""
+    normalise: bool | Auto = "auto"
+    """Shift and scale every number of an observation to a running mean of 0 and standard deviation of 1. Images of
+    bytes and class labels stay as they are. `auto`: true."""
+    popart: bool | Auto = "auto"
+    """Learn values, and the policy from advantages, in a running scale of their own (PopArt), so that rewards of any
+    size are learnt alike. `auto`: true."""
     last_action: bool = False
     """Also feed the previous action to the network, one-hot. The paper does so with the LSTM."""
     last_reward: bool = False
@@ -123,7 +129,8 @@ class LossConfig(Section):
     """The loss: off-policy data -> gradient."""
 
     name: str = "impala"
-    """`impala`, or `module:attribute` of your own loss."""
+    """`impala`: the paper's. `appo`: PPO's clipped surrogate with V-trace targets, which learns more from each step when
+    learner.passes is more than 1. Or `module:attribute` of your own loss."""
     correction: Literal["vtrace", "one_step", "epsilon", "none"] = "vtrace"
     """How the lag between actors and learner is corrected for. The others are the variants that the paper compares with
     V-trace (section 5.2.2)."""
@@ -137,6 +144,8 @@ class LossConfig(Section):
     """Upper limit of the importance weight of the policy gradient. Paper: 1. null: no limit."""
     lambda_: Fraction = 1.0
     """Decay of the trace per step, as in TD(lambda) (remark 2 of the paper). Less than 1: less variance, more bias."""
+    clip: PositiveFloat = 0.2
+    """With name=appo: how far the ratio of new to old policy may move from 1 before a step stops teaching. PPO: 0.2."""
     discount: Fraction = 0.99
     """Discount factor per step. Table G.1: 0.99."""
     baseline_cost: NonNegative = 0.5
