@@ -132,7 +132,7 @@ class LossConfig(Section):
     """The loss: off-policy data -> gradient."""
 
     name: str = "impala"
-    """`impala`: the paper's. `appo`: PPO's clipped surrogate with V-trace targets, which learns more from each step when
+    """`impala`: the paper's. `appo`: PPO's clipped surrogate with V-trace targets, which learns more from each step if
     learner.passes is more than 1. Or `module:attribute` of your own loss."""
     correction: Literal["vtrace", "one_step", "epsilon", "none"] = "vtrace"
     """How the lag between actors and learner is corrected for. The others are the variants that the paper compares with

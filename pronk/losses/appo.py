@@ -3,8 +3,8 @@
     ratio_t = pi(a_t|x_t) / mu(a_t|x_t)
     policy loss = - min(ratio_t A_t, clip(ratio_t, 1 - epsilon, 1 + epsilon) A_t)
 
-The targets of the values are V-trace's. A_t is GAE's advantage computed from them: on-policy it is that of PPO. Where the
-policy has moved further than epsilon from the one that acted, the gradient of a step vanishes, so learning from the
+The targets of the values are V-trace's. A_t is GAE's advantage computed from them: on-policy it is that of PPO. Where
+the policy has moved further than epsilon from the one that acted, the gradient of a step vanishes, so learning from the
 same batch again cannot run away.
 """
 

@@ -6,6 +6,8 @@ learner's. Bytes, class labels and words have a known range and stay as they are
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 
@@ -36,6 +38,7 @@ class ObservationNormaliser(nn.Module):
         """Add the observations [T, B, ...] of valid steps to the sums of the statistics."""
         arrays = dict(leaves(observation))
         for path, entry in zip(self._paths, self._entries, strict=True):
+            assert isinstance(entry, EntryNormaliser)
             entry.observe(arrays[path], valid)
 
 
@@ -99,7 +102,7 @@ def pooled_axes(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(axis for axis in range(len(shape)) if axis != channels)
 
 
-def replaced(tree: Tree, path: list[str], function: nn.Module) -> Tree:
+def replaced(tree: Tree, path: list[str], function: Callable[[Tensor], Tensor]) -> Tree:
     """Return the tree with the leaf at a path replaced by a function of it."""
     if not path:
         return function(tree)
