@@ -40,7 +40,7 @@ def watch(
 
         def progress(scene: Scene) -> None:
             if video:
-                playing = [seat for seat in scene.seats if not seat.over] or scene.seats
+                playing = [view for view in scene.views if not view.over] or scene.views
                 status.update(f"filming episode {playing[0].episode} of {episodes}, step {playing[0].step:,}")
             else:
                 status.stop()

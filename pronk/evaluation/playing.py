@@ -57,9 +57,9 @@ def evaluate(
 ) -> Evaluation:
     """Play `episodes` whole episodes with a run's newest (or best) checkpoint."""
     if episodes < 1:
-        raise UserError(f"--episodes: {episodes} does not fit: at least 1")
+        raise UserError(f"episodes must be at least 1, got {episodes}")
     if seed < 0:
-        raise UserError(f"--seed: {seed} does not fit: at least 0")
+        raise UserError(f"seed must be at least 0, got {seed}")
     state = checkpoint_of(find_run(str(run)), best)
     config = resolve(validate(state["config"]))
     torch.set_num_threads(1)

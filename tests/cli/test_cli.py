@@ -160,7 +160,7 @@ def test_after_a_mistake_the_same_command_works_when_corrected(cli):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["run", "--episodes", "0"], ["--episodes", "0"]),
+        (["run", "--episodes", "0"], ["episodes must be at least 1, got 0"]),
         (["run", "--seed", "-1"], ["--seed", "-1"]),
         (["last"], ["runs/", "pronk train"]),
         (["nowhere"], ["no run directory nowhere"]),
@@ -178,6 +178,15 @@ def test_an_evaluation_that_cannot_start_is_explained_in_one_line(cli, tmp_path,
 @pytest.mark.parametrize("seconds", [0, -1])
 def test_a_measurement_takes_time(cli, seconds):
     assert_mistake(cli("bench", "catch", *SHORT, "--seconds", seconds), "--seconds", str(seconds))
+
+
+def test_a_start_longer_than_the_measurement_is_waited_for(cli, monkeypatch):
+    """As an Atari preset's on a busy machine. Every environment here takes a second to be made."""
+    monkeypatch.setattr("pronk.bench.WARM_UP_SECONDS", 0.2)
+    slow = ("env.kwargs.seconds=1", "actors.count=1", "actors.envs=2", "learner.batch_size=2", "transport=local")
+    code, out, err = cli("bench", "faulty:SlowToMake", *slow, "--json", "--seconds", "1")
+    assert code == 0, err
+    assert json.loads(out)["trained"] > 0
 
 
 def test_a_run_is_measured_as_it_is_and_keeps_the_figures(cli):
