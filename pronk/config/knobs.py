@@ -183,6 +183,9 @@ class OptimiserConfig(Section):
     """Decay of RMSProp's running mean of squared gradients, per update. Table G.1: 0.99."""
     momentum: Fraction = 0.0
     """Momentum of RMSProp. Table G.1: 0."""
+    bias_correction: bool = False
+    """Correct v of `rmsprop` for its start at 0, as Adam does. Without it the first updates are up to 1 / sqrt(1 -
+    decay) times too large: ten times, with a decay of 0.99."""
     max_gradient_norm: PositiveFloat | None = 0.5
     """Scale the gradient down to this global norm if it is larger. Table G.1: 40, with loss.reduction=sum. null:
     never."""
@@ -307,7 +310,8 @@ class RunConfig(Section):
     total_seconds: PositiveFloat | None = None
     """Seconds of training after which the run ends, summed over all resumes. null (default): no limit."""
     stop_return: Annotated[float, Field(allow_inf_nan=False)] | None = None
-    """End the run early when the mean return of the last 100 episodes reaches this. null (default): never."""
+    """End the run early when `episode_return`, the mean return of 100 episodes or more, reaches this. null (default):
+    never."""
     seed: Seed = 1
     """Seed of everything random in the run."""
     log_every_seconds: PositiveFloat = 1.0
