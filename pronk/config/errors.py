@@ -17,7 +17,9 @@ def nearest(word: str, choices: Iterable[str]) -> str:
 
 def explain_validation_error(error: ValidationError, model: type[BaseModel]) -> str:
     """One line for the first mistake, and how many more there are."""
-    mistakes = {_explain(mistake, model): None for mistake in _without_union_branches(error.errors(), model)}
+    # Unknown keys first: a misspelt key that is required is also missing.
+    errors = sorted(error.errors(), key=lambda mistake: mistake["type"] != "extra_forbidden")
+    mistakes = {_explain(mistake, model): None for mistake in _without_union_branches(errors, model)}
     first, *more = mistakes
     return first + (f" (and {len(more)} more)" if more else "")
 
@@ -107,7 +109,10 @@ SYNONYMS = {
 
 def _hint(key: str, model: type[BaseModel]) -> str:
     """The default of a key, as an example of what fits."""
-    node: Any = model()
+    try:
+        node: Any = model()
+    except ValidationError:  # a resolved configuration has no defaults
+        return ""
     for part in key.split("."):
         node = getattr(node, part, None)
     return f" (default: {node})" if node is not None and not isinstance(node, BaseModel) else ""

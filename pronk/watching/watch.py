@@ -122,13 +122,13 @@ def playing(
     """Play a run's agent in `count` environments, which are closed when the block is left."""
     import torch
 
-    from pronk.config import resolve, validate
+    from pronk.config import recorded, resolve
     from pronk.evaluation.playing import checkpoint_of, restored_policy
     from pronk.runs.directory import find_run
     from pronk.seeding import evaluation_seeds
 
     state = checkpoint_of(find_run(str(run)), best)
-    config = resolve(validate(state["config"]))
+    config = resolve(recorded(state["config"]))
     torch.set_num_threads(1)  # one observation at a time: more threads only get in each other's way
     draw_without_screen()
     policy_seed, env_seeds = evaluation_seeds(seed, count)
