@@ -118,6 +118,9 @@ class NetworkConfig(Section):
     popart: bool | Auto = "auto"
     """Learn values, and the policy from advantages, in a running scale of their own (PopArt), so that rewards of any
     size are learnt alike. `auto`: true."""
+    value: Literal["scalar", "hl_gauss"] = "scalar"
+    """How a value is represented. `hl_gauss`: as a histogram of 101 bins, learnt by classification (arXiv 2403.03950),
+    in a running scale as with popart=true, whatever popart says."""
     last_action: bool = False
     """Also feed the previous action to the network, one-hot. The paper does so with the LSTM."""
     last_reward: bool = False

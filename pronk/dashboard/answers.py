@@ -46,11 +46,19 @@ def one_run(folder: Path, question: Question) -> dict[str, Any]:
         "now": time.time(),
         **runs.overview(path),
         "config": {key: as_text(value) for key, value in flat(run.config).items()},
+        "notes": notes(run),
         "lag": run.read_json("lag.json").get("columns"),
         "actors": run.read_json("logs/actors.json"),
         "limit": limit(folder, name, path),
         "clips": clips(path),
     }
+
+
+def notes(run: Run) -> list[dict[str, Any]]:
+    """What the diagnosis found: one message each, and whether it is over."""
+    found = run.read_json("notes.json").get("notes")
+    whole = [note for note in found if isinstance(note, dict)] if isinstance(found, list) else []
+    return [{"message": str(note.get("message", "")), "over": bool(note.get("over"))} for note in whole]
 
 
 def curve(folder: Path, question: Question) -> dict[str, Any]:

@@ -27,7 +27,7 @@ class AppoLoss:
     """Clipped surrogate + baseline_cost x baseline - entropy_cost x entropy, over the valid steps."""
 
     def __init__(self, config: LossConfig) -> None:
-        self._config = config
+        self._config, self.entropy_cost = config, config.entropy_cost
         self._correct = CORRECTIONS[config.correction]
         self._clip = REWARD_CLIPS[config.reward_clip]
         self._bars = {name: getattr(config, name) for name in ("rho_bar", "c_bar", "pg_rho_bar", "lambda_")}
@@ -55,7 +55,7 @@ class AppoLoss:
         policy = -torch.minimum(ratio * scaled, bounded * scaled).sum() * weight
         baseline = (value.error(targets.value) * counts).sum() * weight
         entropy = (distribution.entropy() * counts).sum()
-        total = policy + config.baseline_cost * baseline - config.entropy_cost * entropy * weight
+        total = policy + config.baseline_cost * baseline - self.entropy_cost * entropy * weight
         metrics = {
             "policy_loss": policy,
             "baseline_loss": baseline,

@@ -17,6 +17,7 @@ from pronk.networks.base import Network, Output
 from pronk.networks.codes import Codes
 from pronk.networks.cores import Core, make_core
 from pronk.networks.heads import ValueHead, policy_head
+from pronk.networks.hl_gauss import HistogramHead
 from pronk.networks.images import Compact, Deep, Nature, OptCnn, Shallow, Small
 from pronk.networks.normalising import ObservationNormaliser
 from pronk.networks.popart import PopArtHead
@@ -94,6 +95,8 @@ def without_mask(observation: Tree) -> Tree:
 
 def value_head(inputs: int, tasks: int, config: NetworkConfig) -> ValueHead | PopArtHead:
     """Make the configured value head."""
+    if config.value == "hl_gauss":
+        return HistogramHead(inputs, tasks)
     return PopArtHead(inputs, tasks) if config.popart is True else ValueHead(inputs)
 
 

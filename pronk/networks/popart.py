@@ -26,9 +26,9 @@ class PopArtHead(Statistics):
     advantage_size: Tensor
     batches: Tensor
 
-    def __init__(self, inputs: int, tasks: int) -> None:
+    def __init__(self, inputs: int, tasks: int, outputs: int = 1) -> None:
         super().__init__(4 * tasks)
-        self._linear = nn.Linear(inputs, tasks)
+        self._linear = nn.Linear(inputs, tasks * outputs)
         # All values are zero at first. So all targets are zero, and count for nothing, until the first reward is seen.
         nn.init.zeros_(self._linear.weight)
         nn.init.zeros_(self._linear.bias)
@@ -63,12 +63,16 @@ class PopArtHead(Statistics):
         variance = (1 - share) * self.scale.square() + share * (square / count - share * distance.square())
         scale = torch.maximum(variance.clamp(min=SMALLEST**2).sqrt(), FLATTEST * mean.abs())
         scale = torch.where(seen > 0, scale, self.scale)
-        self._linear.weight.mul_((self.scale / scale).unsqueeze(-1))
-        self._linear.bias.copy_((self.scale * self._linear.bias + self.mean - mean) / scale)
+        self._preserve(mean, scale)
         self.mean.copy_(mean)
         self.scale.copy_(scale)
         size = ((1 - share) * self.advantage_size.square() + share * advantage_square / count).sqrt()
         self.advantage_size.copy_(torch.where(seen > 0, torch.maximum(size, FLATTEST * scale), self.advantage_size))
+
+    def _preserve(self, mean: Tensor, scale: Tensor) -> None:
+        """Change the last layer so that values in the units of the return stay what they were."""
+        self._linear.weight.mul_((self.scale / scale).unsqueeze(-1))
+        self._linear.bias.copy_((self.scale * self._linear.bias + self.mean - mean) / scale)
 
 
 class PopArtValue:

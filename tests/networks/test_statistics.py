@@ -24,6 +24,7 @@ SPEC = EnvSpec(ArraySpec((3,), "float32"), ActionSpec((), (3,)), tasks=("easy", 
 
 KINDS = {
     "popart": {"network.popart": True, "network.normalise": False},
+    "hl_gauss": {"network.value": "hl_gauss", "network.normalise": False},
     "observations": {"network.popart": False, "network.normalise": True},
     "neither": {"network.popart": False, "network.normalise": False},
 }
@@ -116,8 +117,9 @@ def test_a_network_without_statistics_has_nothing_more_to_add_up():
     assert plain.gradients.numel() == ParameterBlock(copy.deepcopy(plain.network)).weights.numel()
 
 
-def test_rewards_in_other_units_are_learnt_alike():
-    one, thousand = learner_of(optimiser__learning_rate=RATE), learner_of()
+@pytest.mark.parametrize("kind", ["popart", "hl_gauss"])
+def test_rewards_in_other_units_are_learnt_alike(kind):
+    one, thousand = learner_of(kind), learner_of(kind)
     for seed in range(10):
         reports = [
             learner.step(batch_of(seed=seed, scale=scale), RATE) for learner, scale in ((one, 1), (thousand, 1000))
@@ -157,7 +159,7 @@ def test_each_task_has_statistics_of_its_own_and_values_stay_as_they_were():
 
 
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
-@pytest.mark.parametrize("kind", ["popart", "observations"])
+@pytest.mark.parametrize("kind", ["popart", "hl_gauss", "observations"])
 def test_learners_that_add_up_have_the_statistics_of_the_concatenated_batch(kind, reduction):
     settings = {"loss__reduction": reduction}
     together, apart = learner_of(kind, **settings), [learner_of(kind, **settings) for _ in range(2)]
@@ -182,7 +184,7 @@ def test_learners_that_add_up_have_the_statistics_of_the_concatenated_batch(kind
     assert not torch.equal(block_of(together), start)
 
 
-@pytest.mark.parametrize("kind", ["popart", "observations"])
+@pytest.mark.parametrize("kind", ["popart", "hl_gauss", "observations"])
 def test_a_batch_without_valid_steps_changes_no_statistics(kind):
     learner = learner_of(kind)
     learner.step(batch_of(), RATE)
@@ -193,7 +195,7 @@ def test_a_batch_without_valid_steps_changes_no_statistics(kind):
     assert torch.equal(block_of(learner), before)
 
 
-@pytest.mark.parametrize("kind", ["popart", "observations"])
+@pytest.mark.parametrize("kind", ["popart", "hl_gauss", "observations"])
 def test_statistics_reach_actors_and_checkpoints(kind):
     learner, restored = learner_of(kind), learner_of(kind, run__seed=2)
     for seed in range(3):
