@@ -215,9 +215,10 @@ class ActorsConfig(Section):
     """Environments per actor. `auto`: 16, or learner.batch_size if that does not fit 16."""
     unroll_length: Annotated[int, Field(gt=0, le=100_000)] | Auto = "auto"
     """Steps per unroll. Table G.1: 20; table D.3: 100. `auto`: 20 for images, else 32."""
-    slots: Annotated[int, Field(ge=1, le=64)] = 2
-    """Unrolls that an actor may be ahead of the learner. Limits memory and policy lag; with 1 an actor waits while the
-    learner holds its unroll."""
+    slots: Annotated[int, Field(ge=1, le=64)] | Auto = "auto"
+    """Unrolls that an actor may be ahead of the learner. Limits memory and policy lag; with 1 an actor waits until the
+    learner has taken its unroll. `auto`: 2, or 1 where learner.passes and learner.batch_size are `auto`, too, and no
+    network is in between: the learner then has something to do meanwhile."""
     sync_every: Positive = 1
     """Fetch new parameters before every so many unrolls. More than 1 saves network traffic and adds lag. Paper: 1."""
     inference: Literal["local"] = "local"
