@@ -143,7 +143,7 @@ def check_teams(config: ResolvedConfig, spec: EnvSpec) -> None:
         fitting = -(-envs // spec.agents) * spec.agents
         raise UserError(
             f"actors.envs ({envs}) must be a multiple of {spec.agents}, the number of agents of {config.env.id}: try "
-            f"actors.envs={fitting} learner.batch_size={fitting}"
+            f"actors.envs={fitting}"
         )
 
 

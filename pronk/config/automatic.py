@@ -15,6 +15,7 @@ from pronk.config.config import Config
 from pronk.config.encoders import describe, is_image
 from pronk.types import EnvSpec, leaves
 
+USUAL_COLUMNS = 16  # of an actor, where they must be whole teams of agents
 ALWAYS: dict[str, Any] = {"network.normalise": True, "network.popart": True}
 VECTORS: dict[str, Any] = {"actors.unroll_length": 32, "learner.batch_size": 4, "optimiser.learning_rate": 1e-3}
 IMAGES: dict[str, Any] = {"actors.unroll_length": 20, "learner.batch_size": 4, "optimiser.learning_rate": 5e-4}
@@ -25,7 +26,12 @@ def decided(config: Config, spec: EnvSpec | None = None) -> Config:
 
     Without a spec, as for an environment of vectors and choices.
     """
+    if spec and spec.agents > 1 and config.actors.envs == config.learner.batch_size == "auto":
+        config = config.replace({"actors.envs": -(-USUAL_COLUMNS // spec.agents) * spec.agents})
     rules = ALWAYS | (IMAGES if spec and sees_images(spec) else VECTORS)
+    over_network = config.gateway.address is not None or config.transport.name == "grpc"
+    never_idle = config.learner.passes == config.learner.batch_size == "auto" and not over_network
+    rules["actors.slots"] = 1 if never_idle else 2
     learners = 1 if config.learners.count == "auto" else config.learners.count
     rules["learner.batch_size"] *= learners
     if isinstance(config.actors.envs, int):  # whole unrolls in a batch, or whole batches in an unroll
