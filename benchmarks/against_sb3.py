@@ -3,8 +3,8 @@
 Every run is a program of its own, trains for the same number of seconds and then plays the same number of episodes.
 Nobody gets settings but the time limit. Per environment and seed the algorithms take turns, so that a slow moment of
 the machine meets all of them. Run nothing else meanwhile: Pronk is several processes and SB3 one, so a busy machine
-favours Pronk. `load` of a result is the machine's load average before it. Each result is appended to a JSON-lines file at once, and what is in it is not run again:
-stop whenever you like, and continue with the same command.
+favours Pronk. `load` of a result is the machine's load average before it. Each result is appended to a JSON-lines file
+at once, and what is in it is not run again: stop whenever you like, and continue with the same command.
 
     python -m venv sb3 && sb3/bin/pip install -r benchmarks/sb3_requirements.txt
     python benchmarks/against_sb3.py --sb3-python sb3/bin/python            # all environments, three seeds, 120 s each
