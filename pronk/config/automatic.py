@@ -29,6 +29,9 @@ def decided(config: Config, spec: EnvSpec | None = None) -> Config:
     if spec and spec.agents > 1 and config.actors.envs == config.learner.batch_size == "auto":
         config = config.replace({"actors.envs": -(-USUAL_COLUMNS // spec.agents) * spec.agents})
     rules = ALWAYS | (IMAGES if spec and sees_images(spec) else VECTORS)
+    over_network = config.gateway.address is not None or config.transport.name == "grpc"
+    never_idle = config.learner.passes == config.learner.batch_size == "auto" and not over_network
+    rules["actors.slots"] = 1 if never_idle else 2
     learners = 1 if config.learners.count == "auto" else config.learners.count
     rules["learner.batch_size"] *= learners
     if isinstance(config.actors.envs, int):  # whole unrolls in a batch, or whole batches in an unroll

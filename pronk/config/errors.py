@@ -60,8 +60,8 @@ def _explain(mistake: Any, model: type[BaseModel]) -> str:
         return f"{key}: {value!r} is not one of {', '.join(choices)}{nearest(str(value), choices)}"
     if mistake["type"] == "model_type":
         return f"{key}: expected keys below it, got {value!r}; write {key}.<key>=value"
-    wanted = mistake["msg"][:1].lower() + mistake["msg"][1:]
-    return f"{key}: {value!r} does not fit: {wanted}{_hint(key, model)}"
+    wanted = mistake["msg"].replace("Input should ", "must ", 1)
+    return f"{key} {wanted[:1].lower()}{wanted[1:]}, got {value!r}{_hint(key, model)}"
 
 
 def _choices(mistake: Any) -> list[str]:

@@ -197,6 +197,9 @@ class OptimiserConfig(Section):
     """Decay of RMSProp's running mean of squared gradients, per update. Table G.1: 0.99."""
     momentum: Fraction = 0.0
     """Momentum of RMSProp. Table G.1: 0."""
+    bias_correction: bool = False
+    """Correct v of `rmsprop` for its start at 0, as Adam does. Without it the first updates are up to 1 / sqrt(1 -
+    decay) times too large: ten times, with a decay of 0.99."""
     max_gradient_norm: PositiveFloat | None = 0.5
     """Scale the gradient down to this global norm if it is larger. Table G.1: 40, with loss.reduction=sum. null:
     never."""
@@ -212,9 +215,10 @@ class ActorsConfig(Section):
     """Environments per actor. `auto`: 16, or learner.batch_size if that does not fit 16."""
     unroll_length: Annotated[int, Field(gt=0, le=100_000)] | Auto = "auto"
     """Steps per unroll. Table G.1: 20; table D.3: 100. `auto`: 20 for images, else 32."""
-    slots: Annotated[int, Field(ge=1, le=64)] = 2
-    """Unrolls that an actor may be ahead of the learner. Limits memory and policy lag; with 1 an actor waits while the
-    learner holds its unroll."""
+    slots: Annotated[int, Field(ge=1, le=64)] | Auto = "auto"
+    """Unrolls that an actor may be ahead of the learner. Limits memory and policy lag; with 1 an actor waits until the
+    learner has taken its unroll. `auto`: 2, or 1 where learner.passes and learner.batch_size are `auto`, too, and no
+    network is in between: the learner then has something to do meanwhile."""
     sync_every: Positive = 1
     """Fetch new parameters before every so many unrolls. More than 1 saves network traffic and adds lag. Paper: 1."""
     inference: Literal["local"] = "local"
@@ -321,7 +325,8 @@ class RunConfig(Section):
     total_seconds: PositiveFloat | None = None
     """Seconds of training after which the run ends, summed over all resumes. null (default): no limit."""
     stop_return: Annotated[float, Field(allow_inf_nan=False)] | None = None
-    """End the run early when the mean return of the last 100 episodes reaches this. null (default): never."""
+    """End the run early when `episode_return`, the mean return of 100 episodes or more, reaches this. null (default):
+    never."""
     seed: Seed = 1
     """Seed of everything random in the run."""
     log_every_seconds: PositiveFloat = 1.0

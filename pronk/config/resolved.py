@@ -74,6 +74,7 @@ class ResolvedActors(ActorsConfig):
     """Actor processes of this learner."""
     envs: int
     unroll_length: int
+    slots: int
 
 
 class ResolvedLearner(LearnerConfig):

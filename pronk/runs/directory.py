@@ -41,7 +41,6 @@ class RunDirectory:
         self.evaluations = path / "eval.jsonl"
         self.lag = path / "lag.json"
         self.notes = path / "notes.json"
-        self.bench = path / "bench.json"
         self.summary = path / "summary.json"
         self.config = path / "config.yaml"
 
