@@ -38,18 +38,17 @@ def launch(
     `learner,alpha,,,,0,1` or `actor,beta,2222,alice,~/.ssh/id_beta,,8`. Actors join learners in turn. Ctrl-C writes a
     checkpoint and leaves nothing running there. Every machine needs Pronk and a way in without a password.
     """
+    from pronk.cluster.cluster_run import train_on_cluster
     from pronk.cluster.hosts import read_hosts
-    from pronk.cluster.launching import launch as launch_fleet
-    from pronk.cluster.launching import ssh_posts
+    from pronk.cluster.ssh import ssh_placements
 
     rows = read_hosts(hosts)
     config, title, run_dir = plan_of(source, overrides, seed, resume, run_dir)
-    posts = {role: ssh_posts(rows, role, program, remote_dir, ssh_config) for role in ("learner", "actor")}
     display, say = display_for(title, config, quiet)
-    summary = launch_fleet(
+    summary = train_on_cluster(
         config,
-        posts["learner"],
-        posts["actor"],
+        ssh_placements(rows, "learner", program, remote_dir, ssh_config),
+        ssh_placements(rows, "actor", program, remote_dir, ssh_config),
         run_dir=run_dir,
         name=title,
         resume=resume,
