@@ -9,6 +9,7 @@ ahead would only add lag.
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -106,7 +107,7 @@ def with_columns(specs: Unroll, count: int) -> Unroll:
     def widen(name: str, field: Tree) -> Tree:
         axis = 0 if name in PER_ENVIRONMENT else 1
         return map_tree(
-            lambda spec: ArraySpec((*spec.shape[:axis], count, *spec.shape[axis + 1 :]), spec.dtype, spec.categories),
+            lambda spec: replace(spec, shape=(*spec.shape[:axis], count, *spec.shape[axis + 1 :])),
             field,
         )
 

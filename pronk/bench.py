@@ -25,7 +25,7 @@ from pronk.layout import UnrollLayout
 from pronk.learner import Learner
 from pronk.networks import make_network
 from pronk.policies.local import LocalPolicy
-from pronk.processes.failures import own_failures
+from pronk.processes.failures import user_code
 from pronk.processes.freed_memory import keep_freed_memory
 from pronk.starting import train
 from pronk.training import Say
@@ -37,7 +37,7 @@ WARM_UP_SECONDS = 3.0  # of the whole system, left out of its rate
 
 def measure(config: Config, seconds: float, say: Say) -> dict[str, Any]:
     """All figures in steps/s, but for `efficiency` (trained / limit) and `cores`."""
-    with own_failures("the environment"):
+    with user_code("the environment"):
         alone = measure_alone(resolve(config), seconds / 5)
     limit = available_cores() / sum(1 / rate for rate in alone.values())
     trained = measure_whole(config, seconds, say)

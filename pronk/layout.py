@@ -45,7 +45,7 @@ class Layout:
 
     def plain(self) -> Tree:
         """The specs as plain data, for another machine; `UnrollLayout.from_plain` reads them back."""
-        return map_tree(lambda spec: [list(spec.shape), spec.dtype, list(spec.categories)], self.specs)
+        return map_tree(lambda spec: [list(spec.shape), spec.dtype, list(spec.categories), spec.words], self.specs)
 
     def difference(self, other: Layout) -> str:
         """The first array that is not the same in the other, in words."""
@@ -61,7 +61,8 @@ def describe(spec: ArraySpec | None) -> str:
     if spec is None:
         return "missing"
     classes = f" of {spec.categories} classes" if spec.categories else ""
-    return f"{spec.dtype}{list(spec.shape)}{classes}"
+    words = f" of {spec.words} words" if spec.words else ""
+    return f"{spec.dtype}{list(spec.shape)}{classes}{words}"
 
 
 class UnrollLayout(Layout):
@@ -87,5 +88,5 @@ class UnrollLayout(Layout):
 def _specs(tree: Tree) -> Tree:
     if isinstance(tree, dict):
         return {key: _specs(part) for key, part in tree.items()}
-    shape, dtype, categories = tree
-    return ArraySpec(tuple(map(int, shape)), str(dtype), tuple(map(int, categories)))
+    shape, dtype, categories, words = tree
+    return ArraySpec(tuple(map(int, shape)), str(dtype), tuple(map(int, categories)), int(words))

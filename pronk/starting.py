@@ -16,7 +16,7 @@ from pronk.envs import probe_spec
 from pronk.layout import UnrollLayout
 from pronk.learner import Learner
 from pronk.learners import Left, Place, find_place, following, leading
-from pronk.processes.failures import own_failures, time_limit
+from pronk.processes.failures import time_limit, user_code
 from pronk.processes.freed_memory import keep_freed_memory
 from pronk.runs.directory import RunDirectory
 from pronk.sinks import Sink
@@ -121,7 +121,7 @@ def concluded(summary: dict[str, Any]) -> dict[str, Any]:
 
 def spec_of(config: Config | ResolvedConfig) -> EnvSpec:
     """Make the configured environment once, to see its spaces. An environment that hangs or fails is reported."""
-    with own_failures("the environment"), time_limit(config.actors.timeout_seconds):
+    with user_code("the environment"), time_limit(config.actors.timeout_seconds):
         return probe_spec(config)
 
 
@@ -130,7 +130,7 @@ def learner_for(config: ResolvedConfig, spec: EnvSpec, place: Place | None = Non
     torch.set_num_threads(config.learner.threads)
     keep_freed_memory()
     device = choose_device(config.learner.device, place.rank_here if place else 0)
-    with own_failures("the network or the loss"):
+    with user_code("the network or the loss"):
         return Learner(config, spec, device)
 
 

@@ -35,7 +35,7 @@ from pronk.learner import Learner, NonFinite
 from pronk.learners import Group, Left, Share, Solo
 from pronk.metrics import Metrics
 from pronk.optimisers import scheduled_rate
-from pronk.processes.failures import own_failures
+from pronk.processes.failures import user_code
 from pronk.processes.interrupts import Interrupted, Interrupts
 from pronk.runs.broken_batch import save_broken_batch
 from pronk.runs.directory import RunDirectory
@@ -144,7 +144,7 @@ class Training:
                 with metrics.waiting():
                     batch = batcher.next()
                 metrics.learning_rate = scheduled_rate(config.optimiser, metrics.env_steps / config.run.total_steps)
-                with own_failures("the learner"):
+                with user_code("the learner"):
                     report = learner.gradient(batch.tensors, meanwhile=batcher.prefetch)
                 metrics.lags.update((learner.version - batch.arrays.version).tolist())
                 share = Share.of(batch.arrays, report, learner.version, batch.fresh)

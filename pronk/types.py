@@ -6,7 +6,7 @@ time-major. A `Tree` is an array or a dict of trees: a Dict or Tuple observation
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -31,6 +31,8 @@ class ArraySpec:
     dtype: str
     categories: tuple[int, ...] = ()
     """For class labels: how many classes each element has (labels count from 0). Empty for plain numbers."""
+    words: int = 0
+    """For text: the size of the vocabulary. The array holds one number per word, from 1 to this, then zeros."""
 
     @property
     def size(self) -> int:
@@ -39,7 +41,7 @@ class ArraySpec:
 
     def batched(self, *leading: int) -> ArraySpec:
         """The same array with leading axes."""
-        return ArraySpec((*leading, *self.shape), self.dtype, self.categories)
+        return replace(self, shape=(*leading, *self.shape))
 
 
 @dataclass(frozen=True)

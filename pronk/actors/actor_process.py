@@ -11,7 +11,7 @@ import time
 import traceback
 from typing import Any
 
-from pronk.processes.failures import own_traceback
+from pronk.processes.failures import user_traceback
 from pronk.processes.lifeline import die_with_parent
 
 MOST_TOLD = 15_000  # bytes: a pipe holds at least 16 KiB without a reader
@@ -29,7 +29,7 @@ def main(job: dict[str, Any]) -> None:
     except Exception as error:
         traceback.print_exc()
         with contextlib.suppress(OSError):
-            os.write(job["failure_pipe"], own_traceback(error).encode()[-MOST_TOLD:])
+            os.write(job["failure_pipe"], user_traceback(error).encode()[-MOST_TOLD:])
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(1)  # not `exit`, which waits for threads that an environment may have left

@@ -21,7 +21,7 @@ from pronk.actors.board import ActorState
 from pronk.actors.crowd import Crowd
 from pronk.actors.local import LocalLauncher
 from pronk.config import ResolvedConfig
-from pronk.processes import child
+from pronk.processes import legacy_child as child
 from pronk.transport import LearnerPort
 from pronk.transport.security import Pass, learner_pass
 from pronk.transport.shared_memory import SharedMemoryTransport

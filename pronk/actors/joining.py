@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pronk.config import ResolvedConfig
 from pronk.layout import UnrollLayout
-from pronk.processes.failures import own_failures
+from pronk.processes.failures import user_code
 from pronk.processes.freed_memory import keep_freed_memory
 from pronk.transport import Closed
 from pronk.transport.grpc_actor import Connection, GrpcActorPort, Lost
@@ -72,7 +72,7 @@ class Joining:
             return ports[0]
 
         try:
-            with own_failures("the actor"):
+            with user_code("the actor"):
                 place = welcome["actor"], welcome["life"], welcome["generation"]
                 with make_actor(config, make_port, *place) as actor:
                     self.tell(f"joined {self.address} as actor {place[0]}: {describe(config)}")

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 from pronk.actors.base import ActorFailed, Play, Watch
 from pronk.actors.board import ActorState, Board, State
-from pronk.processes import child
+from pronk.processes import legacy_child as child
 from pronk.transport import LearnerPort
 from pronk.transport.shared_memory import SharedMemoryTransport
 

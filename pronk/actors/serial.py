@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pronk.actor import Actor, make_actor
 from pronk.actors.base import Play, Watch
 from pronk.actors.board import ActorState, Board
-from pronk.processes.failures import own_failures
+from pronk.processes.failures import user_code
 from pronk.transport import LearnerPort
 from pronk.transport.local import LocalTransport
 
@@ -22,7 +22,7 @@ def playing(play: Play) -> Iterator[tuple[LearnerPort, Watch]]:
     with contextlib.ExitStack() as stack:
         actors: list[Actor] = []
         for index in range(play.config.actors.count):
-            with own_failures(f"actor {index}"):
+            with user_code(f"actor {index}"):
                 actors.append(stack.enter_context(make_actor(play.config, lambda *_: port, index, 0, play.generation)))
         turns, unrolls = itertools.cycle(enumerate(actors)), [0] * len(actors)
         board = Board(play)
@@ -30,7 +30,7 @@ def playing(play: Play) -> Iterator[tuple[LearnerPort, Watch]]:
 
         def let_one_play() -> None:
             index, actor = next(turns)
-            with own_failures(f"actor {index}"), play.interrupts.at_once():
+            with user_code(f"actor {index}"), play.interrupts.at_once():
                 actor.advance()
             unrolls[index] += 1
 

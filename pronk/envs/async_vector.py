@@ -30,7 +30,7 @@ from pronk.envs.autoreset import AutoresetEnv
 from pronk.envs.frame_skip import frames_per_step
 from pronk.envs.spaces import translation
 from pronk.layout import Layout
-from pronk.processes.failures import own_traceback
+from pronk.processes.failures import user_traceback
 from pronk.processes.lifeline import die_with_parent
 from pronk.types import Array, EnvSpec, Step, UserError, step_specs
 
@@ -197,7 +197,7 @@ def run(serve: Callable[[int, socket.socket], None], index: int, connection: soc
         report(connection, MISTAKE, str(error))
     except Exception as error:
         described = "".join(traceback.format_exception_only(error)).rstrip()
-        frames = own_traceback(error).removesuffix(described)
+        frames = user_traceback(error).removesuffix(described)
         report(connection, FAILED, f"{described}\n{frames}")
     finally:
         sys.stdout.flush()

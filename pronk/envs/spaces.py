@@ -1,6 +1,6 @@
 """Gymnasium's spaces <-> Pronk's specs, and the values that go with them.
 
-To support another observation space, such as text, add a case to `observation_encoder`; for another action space, one
+To support another observation space, add a case to `observation_encoder`; for another action space, one
 to `action_decoder`.
 """
 
@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 import numpy as np
 
+from pronk.envs.words import encode_texts, is_text, text_spec
 from pronk.types import ActionSpec, Array, ArraySpec, Tree, UserError, leaves
 
 Encoder = Callable[[Any], Tree]
@@ -41,13 +42,11 @@ def translation(observation_space: gym.Space, action_space: gym.Space) -> Transl
 def observation_encoder(space: gym.Space, path: str = "observation") -> tuple[Tree, Encoder]:
     """Return the spec of an observation space, and a function from observations of it to a tree of arrays.
 
-    The function takes single and batched observations alike. Text in a Dict (MiniGrid's mission, which is the same in
-    every episode of most tasks) is left out.
+    The function takes single and batched observations alike.
     """
     match space:
         case gym.spaces.Dict():
-            readable = {key: part for key, part in space.spaces.items() if not _is_text(part)}
-            return _join({key: observation_encoder(part, f"{path}.{key}") for key, part in readable.items()})
+            return _join({key: observation_encoder(part, f"{path}.{key}") for key, part in space.spaces.items()})
         case gym.spaces.Tuple():
             parts = [observation_encoder(part, f"{path}.{index}") for index, part in enumerate(space.spaces)]
             spec, encode = _join({str(index): part for index, part in enumerate(parts)})
@@ -65,9 +64,12 @@ def observation_encoder(space: gym.Space, path: str = "observation") -> tuple[Tr
         case gym.spaces.Box():
             dtype = np.dtype("float32" if np.issubdtype(space.dtype, np.floating) else space.dtype).name
             return ArraySpec(space.shape, dtype), _as(dtype)
+        case _ if is_text(space):
+            spec = text_spec(space)
+            return spec, lambda values: encode_texts(values, spec.size)
     raise UserError(
         f"{path}: {_kind(space)} spaces are not supported; "
-        "supported are Box, Discrete, MultiDiscrete, MultiBinary, Dict and Tuple"
+        "supported are Box, Discrete, MultiDiscrete, MultiBinary, Text, Dict and Tuple"
     )
 
 
@@ -149,11 +151,6 @@ def _join(parts: dict[str, tuple[Tree, Encoder]]) -> tuple[Tree, Encoder]:
 
 def _as(dtype: str) -> Encoder:
     return lambda values: np.asarray(values, dtype)
-
-
-def _is_text(space: gym.Space) -> bool:
-    """Whether it is Gymnasium's Text space, or one like MiniGrid's that has another class and samples strings."""
-    return isinstance(space, gym.spaces.Text) or (space.shape is None and isinstance(space.sample(), str))
 
 
 def _unchanged(action: Array) -> Array:

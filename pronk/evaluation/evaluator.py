@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from pronk.config import ResolvedConfig
-from pronk.processes import child
+from pronk.processes import legacy_child as child
 from pronk.processes.interrupts import Interrupted, Interrupts
 from pronk.runs import json_lines
 from pronk.runs.directory import RunDirectory

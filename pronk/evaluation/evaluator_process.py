@@ -17,7 +17,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from pronk.processes.failures import own_traceback
+from pronk.processes.failures import user_traceback
 from pronk.processes.lifeline import die_with_parent
 
 NICENESS = 10  # of 19; measured in benchmarks/evaluator_cost.py
@@ -40,7 +40,7 @@ def main(job: dict[str, Any]) -> None:
     except Exception as error:
         traceback.print_exc()
         with contextlib.suppress(OSError):
-            tell(job, failure=own_traceback(error)[-MOST_TOLD:])
+            tell(job, failure=user_traceback(error)[-MOST_TOLD:])
         code = 1
     sys.stdout.flush()
     sys.stderr.flush()

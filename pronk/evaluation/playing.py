@@ -20,7 +20,7 @@ from pronk.evaluation.atari_scores import human_normalised
 from pronk.networks import Network, make_network
 from pronk.policies import Policy
 from pronk.policies.local import LocalPolicy
-from pronk.processes.failures import own_failures
+from pronk.processes.failures import user_code
 from pronk.runs.checkpoint import load_checkpoint
 from pronk.runs.directory import RunDirectory, find_run
 from pronk.seeding import evaluation_seeds
@@ -65,11 +65,11 @@ def evaluate(
     torch.set_num_threads(1)
     count = how_many_envs(config, episodes)
     policy_seed, env_seeds = evaluation_seeds(seed, count)
-    with own_failures("the environment"):
+    with user_code("the environment"):
         env = make_env(config, count)
     try:
         policy = restored_policy(config, env.spec, state, count, policy_seed, deterministic)
-        with own_failures("the environment"):
+        with user_code("the environment"):
             return play_episodes(env, policy, episodes, env_seeds)._replace(game=config.env.game)
     finally:
         env.close()

@@ -25,7 +25,7 @@ from pronk.exports.base import FORMATS, Format
 from pronk.exports.comparing import ENVS, STEPS, Sample, largest_difference, play_samples
 from pronk.exports.plain_policy import PlainPolicy, action_units
 from pronk.exports.program import program_text
-from pronk.processes.failures import own_failures
+from pronk.processes.failures import user_code
 from pronk.runs.atomic import write_atomically
 from pronk.runs.directory import find_run
 from pronk.types import ArraySpec, Failure, UserError
@@ -58,14 +58,14 @@ def export(run: str | Path, to: str = "onnx", out: str | Path | None = None, *, 
     torch.set_num_threads(1)
     if config.env.vectorization == "async":  # a few environments for a moment need no processes
         config = config.replace({"env.vectorization": "sync"})
-    with own_failures("the environment"):
+    with user_code("the environment"):
         env = make_env(config, ENVS)
     try:
         network = restored_network(config, env.spec, state)
         policy = PlainPolicy(network, action_units(env), isinstance(env, LastInputs))
         form: Format = make_format(policy)
         path = Path(out) if out is not None else directory.path / "export" / f"policy{form.suffix}"
-        with own_failures("the environment or the network"):
+        with user_code("the environment or the network"):
             samples = list(play_samples(env, policy))
     finally:
         env.close()
@@ -83,7 +83,7 @@ def write_checked(form: Format, policy: PlainPolicy, path: Path, samples: list[S
         raise UserError(f"{path} is a directory; name a file, such as {path / f'policy{form.suffix}'}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with own_failures("the export"):
+        with user_code("the export"):
             form.write(aside, example, facts)
             difference = largest_difference(form.open(aside), policy, samples)
         if not difference <= LARGEST_DIFFERENCE:

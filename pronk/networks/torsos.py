@@ -14,24 +14,34 @@ from torch.nn import functional
 
 from pronk.config import NetworkConfig
 from pronk.networks.initialise import orthogonal
+from pronk.networks.text import HIDDEN, TextEncoder
 from pronk.types import ArraySpec, Tree, leaves
 
 ACTIVATIONS = {"relu": nn.ReLU, "tanh": nn.Tanh}
 
 
 class Flat(nn.Module):
-    """The observation as one vector of floats."""
+    """The observation as one vector of floats; texts as the features of an encoder each."""
 
     def __init__(self, specs: Tree) -> None:
         super().__init__()
         self._specs = dict(leaves(specs))
-        self.size = sum(sum(spec.categories) or spec.size for spec in self._specs.values())
+        texts = [path for path, spec in self._specs.items() if spec.words]
+        self._texts = {path: f"text_{index}" for index, path in enumerate(texts)}
+        self._encoders = nn.ModuleDict({name: TextEncoder(self._specs[path]) for path, name in self._texts.items()})
+        plain = [spec for spec in self._specs.values() if not spec.words]
+        self.size = sum(sum(spec.categories) or spec.size for spec in plain) + HIDDEN * len(texts)
 
     def forward(self, observation: Tree) -> Tensor:
         """[M, size]."""
         arrays = dict(leaves(observation))
-        parts = [encode(arrays[path], spec) for path, spec in self._specs.items()]
+        parts = [self._encoded(path, arrays[path]) for path in self._specs]
         return parts[0] if len(parts) == 1 else torch.cat(parts, -1)
+
+    def _encoded(self, path: str, array: Tensor) -> Tensor:
+        if path in self._texts:
+            return self._encoders[self._texts[path]](array)
+        return encode(array, self._specs[path])
 
 
 def encode(array: Tensor, spec: ArraySpec) -> Tensor:

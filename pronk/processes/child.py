@@ -1,87 +1,128 @@
-"""A child process: a program of its own, never a fork, so it has nothing of its parent's but what it is given."""
+"""A child process: a program of its own, never a fork, so that it has nothing of its parent's but what it is given.
+
+`start` is the parent's side, `main` the child's. Between them is one channel; the child's output goes to its log.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import faulthandler
+import importlib
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+
+from pronk.processes.channel import VARIABLE, Channel, ChannelClosed, inherited, pair
+from pronk.processes.failures import user_traceback
+from pronk.processes.lifeline import die_with_parent
+from pronk.processes.messages import Failed, Run
+from pronk.types import Failure, UserError
+
+LONGEST_CAUSE = 15_000  # characters: less than any socket's buffer, so that reporting a failure cannot block
+SEND_SECONDS = 5.0
+TAIL_BYTES = 1 << 16
+STACK_SECONDS = 1.0  # for a process to write its stack; a stopped one never does
 
 # Not `-m`: the parent's import path is set before anything of Pronk's or the user's is imported.
 START = """
-import importlib, json, sys
-job = json.loads(sys.stdin.buffer.readline())
-sys.path[:] = job["path"]
-importlib.import_module(job["program"]).main(job)
+import json, sys
+sys.path[:] = json.loads(sys.argv.pop())
+from pronk.processes.child import main
+main()
 """
 
 
-def start(
-    program: str, job: dict[str, Any], log: Path, descriptors: Sequence[int] = (), answers: bool = False
-) -> subprocess.Popen[bytes]:
-    """Run `main(job)` of the module `program` in a process that writes to a log. Its standard input stays open; with
-    `answers` its standard output is a pipe to the parent."""
-    job = {**job, "program": program, "path": sys.path, "parent": os.getpid()}
-    with open(log, "ab") as file:
+def start(run: Run, log: Path, descriptors: Sequence[int] = ()) -> tuple[subprocess.Popen[bytes], Channel]:
+    """Start a child that runs `run.program` and writes to a log.
+
+    Args:
+        run: what to run.
+        log: file to append its standard output and error to.
+        descriptors: what it inherits besides its channel.
+
+    Raises:
+        OSError: the log cannot be opened, or the process cannot be made.
+    """
+    channel, theirs = pair()
+    with theirs, open(log, "ab") as file:
         process = subprocess.Popen(
-            [sys.executable, "-P", "-c", START],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE if answers else file,
+            [sys.executable, "-P", "-c", START, json.dumps(sys.path)],
+            stdin=subprocess.DEVNULL,
+            stdout=file,
             stderr=file,
-            pass_fds=descriptors,
+            pass_fds=[*descriptors, theirs.fileno()],
+            env={**os.environ, VARIABLE: str(theirs.fileno())},
             start_new_session=True,  # the terminal's Ctrl-C is the parent's business
         )
-    say_to(process, job)
-    return process
+    with contextlib.suppress(ChannelClosed):  # it is dead already, which its supervisor will notice
+        channel.send(run, SEND_SECONDS)
+    return process, channel
 
 
-def say_to(process: subprocess.Popen[bytes], message: dict[str, Any]) -> None:
-    """One line of JSON to its standard input. One that is dead does not hear; whoever watches it will notice."""
-    assert process.stdin is not None
-    with contextlib.suppress(BrokenPipeError):
-        process.stdin.write(json.dumps(message).encode() + b"\n")
-        process.stdin.flush()
-
-
-def hang_up(process: subprocess.Popen[bytes]) -> None:
-    """Close its standard input."""
-    assert process.stdin is not None
-    with contextlib.suppress(BrokenPipeError):
-        process.stdin.close()
-
-
-def end(process: subprocess.Popen[bytes]) -> None:
-    """End it and whatever it started, at once."""
-    hang_up(process)
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-
-
-def read_all(pipe: int) -> bytes:
-    """What is in a pipe, without waiting: a child of the child may still hold the other end."""
-    os.set_blocking(pipe, False)
+def main() -> None:
+    """Run the program that the parent names. An exception is reported to the parent and ends the process."""
+    channel = inherited()
+    assert channel is not None, "started by `start`"
+    run = next(iter(channel))
+    assert isinstance(run, Run)
+    die_with_parent(run.parent)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    log = os.dup(2)  # a program may do something else with its standard error
+    faulthandler.enable(log)
+    faulthandler.register(signal.SIGUSR1, log, all_threads=False)
+    print(f"{time.strftime('%F %T')} {run.name} starts (life {run.life}, pid {os.getpid()})", flush=True)
+    code = 0
     try:
-        return os.read(pipe, 65536)
-    except BlockingIOError:
-        return b""
+        importlib.import_module(run.program).main(run.job, channel)
+        print(f"{time.strftime('%F %T')} {run.name} ends", flush=True)
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else 1
+    except Exception as error:
+        traceback.print_exc()
+        code = 1
+        report(channel, error)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)  # not `exit`, which waits for threads that an environment may have left
 
 
-def where_it_is(process: subprocess.Popen[bytes], log: Path, seconds: float = 0.5) -> str:
-    """Its stack, which `faulthandler` writes to the log when asked."""
-    size = log.stat().st_size
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(process.pid, signal.SIGUSR1)
-    time.sleep(seconds)
-    return log.read_bytes()[size:].decode(errors="replace").strip()
+def report(channel: Channel, error: Exception) -> None:
+    """Send the cause of a failure."""
+    cause = str(error) if isinstance(error, UserError | Failure) else user_traceback(error)
+    with contextlib.suppress(ChannelClosed):  # the parent is gone
+        channel.send(Failed(cause[-LONGEST_CAUSE:], isinstance(error, UserError)), SEND_SECONDS)
+
+
+def kill(process: subprocess.Popen[bytes]) -> int:
+    """End a child and all that it started, at once; return its exit code."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)  # its session is its own: see `start`
+    return process.wait()
+
+
+def stack_of(process: subprocess.Popen[bytes], log: Path) -> str:
+    """Return the stack of a child that hangs. `faulthandler` writes it to the log; a stopped process cannot."""
+    before = size = log.stat().st_size
+    process.send_signal(signal.SIGUSR1)
+    deadline = time.monotonic() + STACK_SECONDS
+    while time.monotonic() < deadline:
+        time.sleep(0.05)
+        earlier, size = size, log.stat().st_size
+        if size == earlier > before:
+            break
+    with open(log, "rb") as file:
+        file.seek(before)
+        return file.read().decode(errors="replace").strip() or "(it does not answer: is it stopped?)"
 
 
 def tail(log: Path, lines: int = 15) -> str:
-    """The end of a log."""
-    return "\n".join(log.read_text(errors="replace").splitlines()[-lines:]) or "(nothing)"
+    """Return the end of a log."""
+    with open(log, "rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES))
+        return "\n".join(file.read().decode(errors="replace").splitlines()[-lines:]) or "(nothing)"

@@ -1,4 +1,4 @@
-"""How a failure in the user's own code is told: once, with the user's traceback and not Pronk's."""
+"""Failures in the user's code: reported once, with the user's traceback and without Pronk's frames."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from pronk.types import Failure, UserError
 
 
 @contextlib.contextmanager
-def own_failures(who: str) -> Iterator[None]:
-    """An error of the user's environment, network or loss in this process is told like one of an actor process."""
+def user_code(who: str) -> Iterator[None]:
+    """Turn an error of the user's environment, network or loss into a `Failure` that names `who` failed."""
     try:
         yield
     except (UserError, Failure, Interrupted):
         raise
     except Exception as error:
-        raise Failure(f"{who} failed: {own_traceback(error)}") from error
+        raise Failure(f"{who} failed: {user_traceback(error)}") from error
 
 
 @contextlib.contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """The user's code may hang: raise where it does. Only the main thread can be interrupted so; elsewhere it waits."""
+    """Raise TimeoutError in code that takes longer. Only in the main thread: others cannot be interrupted."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -45,15 +45,15 @@ def time_limit(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def own_traceback(error: Exception) -> str:
-    """The traceback from the user's first frame on, without Pronk's: what went wrong, not how Pronk got there."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(OURS)]
-    own = [index for index, frame in enumerate(frames) if not frame.filename.startswith(LIBRARIES)]
-    kept = frames[own[0] :] if own else frames
+def user_traceback(error: Exception) -> str:
+    """Return the traceback from the user's first frame on, without Pronk's frames."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(PRONK)]
+    users = [index for index, frame in enumerate(frames) if not frame.filename.startswith(LIBRARIES)]
+    kept = frames[users[0] :] if users else frames
     listed = "".join(traceback.format_list(kept))
     described = "".join(traceback.format_exception_only(error)).rstrip()
     return f"Traceback (most recent call last):\n{listed}{described}" if listed else described
 
 
-OURS = (os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep, contextlib.__file__)
+PRONK = (os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep, contextlib.__file__)
 LIBRARIES = tuple(sysconfig.get_path(name) + os.sep for name in ("stdlib", "purelib", "platlib"))

@@ -1,4 +1,4 @@
-"""A child that ends with its parent, whatever either is doing."""
+"""A child that ends with its parent."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ SET_PARENT_DEATH_SIGNAL = 1  # prctl's
 
 
 def die_with_parent(parent: int) -> None:
-    """On Linux the kernel ends this process when its parent is gone, even while an environment hangs.
+    """End this process when its parent is gone. On Linux the kernel does it, even while an environment hangs.
 
-    Elsewhere the closed socket or pipe does, when the process next looks at it.
+    Elsewhere the process finds its channel or socket closed when it next uses it.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)

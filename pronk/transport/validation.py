@@ -24,6 +24,8 @@ def validate_unroll(unroll: Unroll, specs: Tree, newest: int) -> None:
             refuse_unless(bool(fine.all()), name, "a value that is not finite")
         if spec.categories:
             refuse_unless(within(array, spec), name, f"a label that is not one of {spec.categories}")
+        if spec.words:
+            between(array, 0, spec.words, name)
     between(unroll.discount, 0, 1, "discount")
     between(unroll.version, 0, newest, "version")
     between(unroll.task, 0, None, "task")

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pronk.envs.filmed import Filmed, make_filmed
-from pronk.processes.failures import own_failures
+from pronk.processes.failures import user_code
 from pronk.types import Array, Failure, Tree, UserError, leaves, map_tree
 from pronk.watching.film import Seat, can_mp4, check_film, compose, is_picture, open_film, score_text
 from pronk.watching.window import Window, draw_without_screen, why_no_window
@@ -132,7 +132,7 @@ def playing(
     torch.set_num_threads(1)  # one observation at a time: more threads only get in each other's way
     draw_without_screen()
     policy_seed, env_seeds = evaluation_seeds(seed, count)
-    with own_failures("the environment"):
+    with user_code("the environment"):
         filmed = make_filmed(config, count)
     try:
         policy = restored_policy(config, filmed.env.spec, state, count, policy_seed, deterministic)
@@ -145,7 +145,7 @@ def scenes_of(filmed: Filmed, policy: Any, episodes: int, seeds: list[int], step
     """Play until every seat has had its share of the episodes: the first, and every `count`-th after it."""
     env = filmed.env
     seats = [Seat(index + 1) for index in range(env.count)]
-    with own_failures("the environment"):
+    with user_code("the environment"):
         step = env.reset(seeds)
         look_at(seats, filmed)
         yield Scene(seats, step.observation, None, None, [])

@@ -308,7 +308,7 @@ def test_the_command_tells_what_it_did(tmp_path: Path, monkeypatch: Any, capsys:
     code, out, err = pronk("export", "last", "--to", "safetensors", "--json")
     told = json.loads(out)
     assert (code, err, told["observations"]) == (0, "", 256)
-    assert told["inputs"]["first"] == {"shape": [], "dtype": "bool", "categories": []}
+    assert told["inputs"]["first"] == {"shape": [], "dtype": "bool", "categories": [], "words": 0}
     assert Path(told["file"]).is_file()
     code, out, err = pronk("export", "mine", "--to", "onx")
     assert (code, out, err.count("\n")) == (2, "", 1)

@@ -231,6 +231,11 @@ def all_processes() -> Iterator[tuple[Process, int]]:
                 yield Process(int(number), started), int(parent)
 
 
+def process_of(pid: int) -> Process:
+    """The running process with this id."""
+    return next(process for process, _ in all_processes() if process.pid == pid)
+
+
 def is_running(process: Process) -> bool:
     if not PROC.exists():
         return any(process == each for each, _ in all_processes())

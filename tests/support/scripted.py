@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import gymnasium as gym
 import numpy as np
-from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Text, Tuple
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import create_empty_array
 
@@ -188,6 +188,8 @@ OBSERVATIONS = {
     "multi_binary_grid": MultiBinary([2, 3]),
     "dict": Dict(position=Box(-1.0, 1.0, (2,), np.float64), room=Discrete(4, start=1)),
     "tuple": Tuple((Discrete(3, start=2), Box(0, 255, (2, 2), np.uint8))),
+    "text": Text(12, charset="ab "),
+    "text_and_number": Dict(mission=Text(9), speed=Box(0.0, 1.0, (1,))),
     "nested": Dict(b=Dict(z=MultiBinary(2), a=Tuple((Discrete(2), Dict(x=Box(0.0, 1.0, (1,)))))), a=Box(0.0, 1.0)),
 }
 ACTIONS = {

@@ -1,0 +1,224 @@
+"""The contract of a supervised process, over a tiny real child: start, messages, restarts, hangs, root causes, ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from processes import is_running, process_of, wait_until
+
+from pronk.processes.messages import Evaluate, Evaluated, Message
+from pronk.processes.restarts import NEVER, RestartPolicy
+from pronk.processes.supervisor import Child, ProcessFailed, Start, SupervisedProcess, Supervisor
+from pronk.types import UserError
+
+SECONDS = 60.0  # on a busy machine
+QUICK = RestartPolicy(max_failures=3, max_kills=5, first_pause=0.01, last_pause=0.05)
+
+
+class Bench:
+    """One supervised child, what it sent and what the user was told."""
+
+    def __init__(self, log: Path, do: str, policy: RestartPolicy = QUICK, **options: Any) -> None:
+        self.messages: list[Message] = []
+        self.said: list[str] = []
+        spec = Child(
+            name="child 7",
+            program="tiny_child",
+            log=log,
+            prepare=lambda life: Start({"do": do}),
+            policy=policy,
+            progress=lambda: len(self.messages),
+            **options,
+        )
+        self.child = SupervisedProcess(spec, self.said.append)
+
+    def poll_until(self, condition: Callable[[], Any]) -> None:
+        def met() -> bool:
+            self.messages += self.child.poll()
+            return bool(condition())
+
+        wait_until(met, SECONDS, "the condition")
+
+    def poll_to_failure(self) -> str:
+        with pytest.raises(ProcessFailed) as failed:
+            self.poll_until(lambda: False)
+        return str(failed.value)
+
+    def pid(self) -> int:
+        assert self.child.process is not None
+        return self.child.process.pid
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Callable[..., Bench]]:
+    made: list[Bench] = []
+
+    def make(do: str, *arguments: Any, **options: Any) -> Bench:
+        made.append(Bench(tmp_path / "child.log", do, *arguments, **options))
+        made[-1].child.start()
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.child.stop()
+
+
+def test_messages_go_both_ways_and_closing_the_channel_ends_the_child(bench: Callable[..., Bench]) -> None:
+    one = bench("echo")
+    for number in range(3):
+        one.child.send(Evaluate(f"checkpoint {number}", "x" * 300_000))  # more than a socket's buffer
+    one.poll_until(lambda: len(one.messages) == 3)
+    assert [message.line["path"] for message in one.messages] == ["checkpoint 0", "checkpoint 1", "checkpoint 2"]
+    process, pid = one.child.process, one.pid()
+    one.child.stop(time.monotonic() + SECONDS)
+    assert process.returncode == 0
+    assert f"child 7 starts (life 0, pid {pid})" in one.child.spec.log.read_text()
+    assert one.said == []
+
+
+def test_an_exception_is_the_root_cause_without_pronks_frames(bench: Callable[..., Bench]) -> None:
+    one = bench("raise")
+    cause = one.poll_to_failure()
+    assert cause.startswith("child 7 failed 3 times in a row: Traceback")
+    assert cause.endswith("RuntimeError: the wheel came off")
+    assert cause.count('tiny_child.py", line') == 1
+    assert "pronk" not in cause
+    assert len(one.said) == 2
+    assert one.said[0].startswith("child 7 failed (RuntimeError: the wheel came off); restarting it. Its log: ")
+    assert one.child.lives == 3
+
+
+def test_errors_may_be_final(bench: Callable[..., Bench]) -> None:
+    one = bench("raise", errors_are_final=lambda: True)
+    assert one.poll_to_failure().startswith("child 7 failed: Traceback")
+    assert one.child.lives == 1
+
+
+def test_a_users_mistake_is_raised_at_once_as_such(bench: Callable[..., Bench]) -> None:
+    one = bench("mistake")
+    with pytest.raises(UserError, match=r"^child 7: run\.seed: must be a number$"):
+        one.poll_until(lambda: False)
+    assert one.child.lives == 1
+
+
+@pytest.mark.parametrize(
+    ("do", "cause"), [("exit", "exit code 3"), ("crash", "killed by SIGSEGV"), ("print", "exit code 4")]
+)
+def test_an_end_without_a_message_is_told_with_the_end_of_the_log(
+    do: str, cause: str, bench: Callable[..., Bench]
+) -> None:
+    told = bench(do, NEVER).poll_to_failure()
+    assert told.startswith(f"child 7 failed: {cause}; its log ends with:\n")
+    if do == "print":
+        assert told.endswith("\n".join(f"line {number}" for number in range(85, 100)))
+
+
+def test_kills_from_outside_do_not_count_as_failures(bench: Callable[..., Bench]) -> None:
+    one = bench("echo")
+    for kill in range(QUICK.max_kills * 2):
+        one.child.send(Evaluate(str(kill), ""))
+        one.poll_until(lambda kill=kill: len(one.messages) > kill)  # it works
+        os.kill(one.pid(), signal.SIGKILL)
+        one.poll_until(lambda kill=kill: one.child.lives == kill + 2)
+    assert all("killed by SIGKILL" in line for line in one.said)
+
+
+def test_a_child_that_is_killed_again_and_again_before_it_works_is_given_up(bench: Callable[..., Bench]) -> None:
+    one = bench("echo")
+    for kill in range(QUICK.max_kills):
+        one.poll_until(lambda kill=kill: one.child.lives == kill + 1)
+        os.kill(one.pid(), signal.SIGKILL)
+    assert one.poll_to_failure().startswith("child 7 failed 5 times in a row: killed by SIGKILL")
+
+
+def test_a_hang_is_found_and_its_stack_is_in_the_message_and_in_the_log(bench: Callable[..., Bench]) -> None:
+    one = bench("hang", NEVER, timeout_seconds=1.0, silence="no unroll")
+    one.child.spec.__dict__["silent_seconds"] = silent_after_first_message(one.child)
+    cause = one.poll_to_failure()
+    assert cause.startswith("child 7 failed: no unroll for 1 s (actors.timeout_seconds); it was here:\n")
+    assert "in hang_here" in cause
+    assert "in hang_here" in one.child.spec.log.read_text()
+
+
+def silent_after_first_message(child: SupervisedProcess) -> Callable[[], float]:
+    """On a busy machine a start may take long."""
+    return lambda: time.monotonic() - child.heard_at if child.has_spoken else 0.0
+
+
+def test_a_stopped_child_is_found_too(bench: Callable[..., Bench]) -> None:
+    one = bench("echo", NEVER, timeout_seconds=0.5)
+    one.child.send(Evaluate("", ""))
+    one.poll_until(lambda: one.messages)
+    os.kill(one.pid(), signal.SIGSTOP)
+    one.child.spec.__dict__["silent_seconds"] = silent_after_first_message(one.child)
+    assert "is it stopped?" in one.poll_to_failure()
+
+
+def test_a_child_that_hangs_after_it_failed_is_ended_with_its_cause(bench: Callable[..., Bench]) -> None:
+    assert bench("hang after failing", NEVER).poll_to_failure().endswith("RuntimeError: the wheel came off")
+
+
+def test_steady_work_starts_the_count_again(bench: Callable[..., Bench]) -> None:
+    one = bench("work, then raise", RestartPolicy(max_failures=2, steady_seconds=0.0, first_pause=0.01))
+    one.poll_until(lambda: one.child.lives == 4)
+    assert len(one.messages) >= 3
+
+
+def test_all_that_a_child_started_ends_with_it(bench: Callable[..., Bench]) -> None:
+    one = bench("start another")
+    one.poll_until(lambda: one.messages)
+    (message,) = one.messages
+    assert isinstance(message, Evaluated)
+    other = process_of(message.line["other"])
+    one.child.stop()
+    wait_until(lambda: not is_running(other), SECONDS, "its end")
+
+
+def test_a_child_that_cannot_be_started_counts_as_a_failure(bench: Callable[..., Bench], tmp_path: Path) -> None:
+    (tmp_path / "child.log").mkdir()
+    one = bench("echo")
+    assert "child 7 failed 3 times in a row: [Errno 21] Is a directory" in one.poll_to_failure()
+
+
+def test_a_supervisor_watches_and_ends_several(tmp_path: Path) -> None:
+    benches = [Bench(tmp_path / f"{number}.log", "echo") for number in range(3)]
+    with Supervisor([one.child for one in benches], SECONDS) as supervisor:
+        supervisor.start()
+        pids = [one.pid() for one in benches]
+        assert supervisor.watch()
+        assert not supervisor.watch(), "not so soon"
+        processes = [one.child.process for one in benches]
+    assert [process.returncode for process in processes] == [0, 0, 0]
+    assert len(set(pids)) == 3
+
+
+PARENT = """
+import sys, time
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+from test_supervisor import Bench
+one = Bench(Path(sys.argv[1]), "hang")
+one.child.start()
+print(one.pid(), flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel ends it on Linux only")
+def test_a_child_ends_with_its_parent_even_while_it_hangs(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", PARENT, str(tmp_path / "child.log"), str(Path(__file__).parent)]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True) as parent:
+        assert parent.stdout is not None
+        child = process_of(int(parent.stdout.readline()))
+        wait_until(lambda: "starts" in (tmp_path / "child.log").read_text(), SECONDS, "its start")
+        parent.kill()
+    wait_until(lambda: not is_running(child), SECONDS, "its end")

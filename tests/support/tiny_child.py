@@ -1,0 +1,53 @@
+"""A child process for the supervisor's tests: does what its job says, without any of Pronk's training."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import Any
+
+from pronk.processes.channel import Channel
+from pronk.processes.messages import Alive, Evaluate, Evaluated
+from pronk.types import UserError
+
+
+def main(job: dict[str, Any], channel: Channel) -> None:
+    match job["do"]:
+        case "echo":
+            for message in channel:
+                assert isinstance(message, Evaluate)
+                channel.send(Evaluated({"path": message.path, "pid": os.getpid()}))
+        case "raise":
+            raise RuntimeError("the wheel came off")
+        case "mistake":
+            raise UserError("run.seed: must be a number")
+        case "exit":
+            sys.exit(3)
+        case "crash":
+            os.kill(os.getpid(), signal.SIGSEGV)
+        case "work, then raise":
+            channel.send(Evaluated({}))
+            time.sleep(0.3)  # so that the parent sees it work
+            raise RuntimeError("the wheel came off")
+        case "hang":
+            channel.send(Alive())
+            hang_here()
+        case "hang after failing":
+            import threading
+
+            threading.Thread(target=hang_here).start()
+            raise RuntimeError("the wheel came off")
+        case "start another":
+            other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+            channel.send(Evaluated({"other": other.pid}))
+            hang_here()
+        case "print":
+            print("\n".join(f"line {number}" for number in range(100)), flush=True)
+            sys.exit(4)
+
+
+def hang_here() -> None:
+    time.sleep(600)
