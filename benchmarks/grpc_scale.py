@@ -200,7 +200,17 @@ async def simulate_one(address: str, envs: int, sync_every: int, all_here: Any) 
     """What `GrpcActorPort` does, without a thread for each. All of a process begin to play together."""
     import grpc
 
-    from pronk.transport.frames import HEADER, METHOD, PROTOCOL, Kind, pack, pack_json, stream_options, unpack_json, unpack
+    from pronk.transport.frames import (
+        HEADER,
+        METHOD,
+        PROTOCOL,
+        Kind,
+        pack,
+        pack_json,
+        stream_options,
+        unpack,
+        unpack_json,
+    )
 
     layout = UnrollLayout(specs(envs))
     options = [*stream_options(8.0), ("grpc.max_receive_message_length", -1), ("grpc.use_local_subchannel_pool", 1)]

@@ -22,6 +22,8 @@ from pronk.actors.crowd import Crowd
 from pronk.actors.local import LocalLauncher
 from pronk.config import ResolvedConfig
 from pronk.processes import legacy_child as child
+from pronk.processes.messages import Listening
+from pronk.processes.reporting import report
 from pronk.transport import LearnerPort
 from pronk.transport.security import Pass, learner_pass
 from pronk.transport.shared_memory import SharedMemoryTransport
@@ -136,6 +138,7 @@ class GatewayLauncher:
         if self._play.config.gateway.address is not None:
             kinds = [*(["TLS"] if self._pass.tls else []), *(["token"] if self._pass.token else [])]
             self._play.say(f"listening on {self._address} ({', '.join(kinds) or 'no TLS, no token'})")
+            report(Listening(self._address))
 
     def watch(self) -> None:
         """Hear who came and went; start it again if it died."""

@@ -17,6 +17,8 @@ from pronk.config import ResolvedConfig
 from pronk.layout import UnrollLayout
 from pronk.processes.failures import user_code
 from pronk.processes.freed_memory import keep_freed_memory
+from pronk.processes.messages import Joined
+from pronk.processes.reporting import report
 from pronk.transport import Closed
 from pronk.transport.grpc_actor import Connection, GrpcActorPort, Lost
 from pronk.transport.security import Pass
@@ -76,6 +78,7 @@ class Joining:
                 place = welcome["actor"], welcome["life"], welcome["generation"]
                 with make_actor(config, make_port, *place) as actor:
                     self.tell(f"joined {self.address} as actor {place[0]}: {describe(config)}")
+                    report(Joined(place[0]))
                     while True:
                         self._play_on(actor, config)
                         if connection.finished:

@@ -246,10 +246,7 @@ class ClusterRun:
             return
         # The others may have ended because of it, or it because of one that has not reported yet.
         self._first_end = self._first_end or time.monotonic()
-        if (
-            any(one.is_running for one in self._learners)
-            and time.monotonic() - self._first_end < ROOT_CAUSE_SECONDS
-        ):
+        if any(one.is_running for one in self._learners) and time.monotonic() - self._first_end < ROOT_CAUSE_SECONDS:
             return
         self._first_end = None
         cause = next((one for one in failed if one.end and not one.end.is_fault), failed[0])

@@ -35,7 +35,9 @@ def make_credentials() -> RunCredentials:
         try:
             made = subprocess.run(command, capture_output=True, text=True)
         except FileNotFoundError:
-            raise UserError("the program openssl is not installed; it makes the certificate of a run on other machines") from None
+            raise UserError(
+                "the program openssl is not installed; it makes the certificate of a run on other machines"
+            ) from None
         if made.returncode:
             raise UserError(f"openssl could not make a certificate: {made.stderr.strip()}")
         return RunCredentials(certificate.read_text(), key.read_text(), secrets.token_hex(32))

@@ -48,8 +48,10 @@ class Plan:
         """`run` is the run directory on the machine of learner 0."""
         given = config.gateway
         if given.certificate or given.private_key or given.client_ca or given.token_file:
-            raise UserError("a run on other machines makes its own certificate and token; drop gateway.certificate, gateway.private_key, "
-                "gateway.client_ca and gateway.token_file")
+            raise UserError(
+                "training on other machines makes a certificate and a token by itself; drop gateway.certificate, "
+                "gateway.private_key, gateway.client_ca and gateway.token_file"
+            )
         if config.transport.name == "local":
             raise UserError("transport=local is one process; other machines need transport=shared_memory")
         self._config, self._credentials, self._run, self._marker = config, credentials, run, marker

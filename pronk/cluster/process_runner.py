@@ -211,7 +211,7 @@ def serve_stdio() -> None:
                     runner.run(message)
                 elif isinstance(message, Stop):
                     runner.stop()
-            if not channel.unsent:  # else the connection is slower than the process writes
+            if channel.is_flushed:  # else the connection is slower than the process writes
                 for message in runner.messages():
                     channel.send(message)
         channel.flush(GRACE_SECONDS)

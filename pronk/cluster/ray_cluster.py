@@ -66,7 +66,9 @@ def connected(address: str | None) -> Iterator[Callable[[], dict[str, float]]]:
     is_new = not ray.is_initialized()
     if is_new:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # else Ray hides GPUs from processes that asked for none
+        os.environ.setdefault(
+            "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0"
+        )  # else Ray hides GPUs from processes that asked for none
         try:
             if address and address != "auto":  # Ray would try for minutes
                 socket.create_connection(split_address(address.removeprefix("ray://")), CONNECT_SECONDS).close()
@@ -127,7 +129,7 @@ def this_node_for(needs: dict[str, float]) -> str | None:
 
 
 class RayRunner:
-    """A `ProcessRunner` inside a Ray actor. Messages travel as their JSON lines, so that Ray need not pickle classes."""
+    """A `ProcessRunner` inside a Ray actor. Messages travel as JSON lines, so Ray does not pickle our classes."""
 
     def __init__(self, folder: str) -> None:
         self._runner = ProcessRunner(folder)

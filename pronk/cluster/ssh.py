@@ -36,7 +36,8 @@ class SshProcess:
         )
         assert self._ssh.stdin is not None
         assert self._ssh.stdout is not None
-        self._channel = SshChannel(os.dup(self._ssh.stdout.fileno()), os.dup(self._ssh.stdin.fileno()))
+        reader, writer = os.dup(self._ssh.stdout.fileno()), os.dup(self._ssh.stdin.fileno())
+        self._channel = Channel(reader, writer, message_or_output)
         self._ssh.stdin.close()
         self._ssh.stdout.close()
         self._alive_at = time.monotonic()
@@ -88,14 +89,12 @@ class SshProcess:
         return lines[-1].strip() if lines else f"ssh ended with code {self._ssh.returncode}"
 
 
-class SshChannel(Channel):
-    """The standard input and output of ssh. Lines that are no messages were printed by the remote shell at login."""
-
-    def decode_line(self, line: bytes) -> Message:
-        try:
-            return decode(line)
-        except (ValueError, RecursionError):
-            return Output(line.decode(errors="replace"))
+def message_or_output(line: bytes) -> Message:
+    """Decode a line. One that is not a message was printed by the remote shell at login."""
+    try:
+        return decode(line)
+    except (ValueError, RecursionError):
+        return Output(line.decode(errors="replace"))
 
 
 def ssh_command(host: Host, program: str, folder: str | None, ssh_config: Path | None) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 
@@ -91,6 +91,107 @@ class Evaluated(Message):
     """As in eval.jsonl."""
 
 
+# ---- between `pronk launch` or a Ray driver and a process on another machine (cluster/)
+
+
+@dataclass(frozen=True)
+class RunCommand(Message):
+    """To a process runner: start a `pronk` command."""
+
+    arguments: list[str]
+    environment: dict[str, str] = field(default_factory=dict, repr=False)
+    files: dict[str, str] = field(default_factory=dict, repr=False)
+    """Name -> content, for a private folder."""
+    run: str | None = None
+    """The run directory there, whose changes are sent back."""
+    marker: str | None = None
+    """A file beside the run directory. If it exists there, both machines have the same disk."""
+    resume_arguments: list[str] | None = None
+    """For a restart: arguments to use if the run directory has a checkpoint. One without is removed."""
+
+
+@dataclass(frozen=True)
+class Stop(Message):
+    """To a process runner: let the process save its work and end."""
+
+
+@dataclass(frozen=True)
+class RunnerReady(Message):
+    """A process runner waits for its command."""
+
+    free_port: int
+    cores: int
+    host: str | None = None
+    """Name at which other machines reach this one, if the runner knows it."""
+    label: str | None = None
+    """What users call the machine, if the runner knows it."""
+
+
+@dataclass(frozen=True)
+class Started(Message):
+    """The process runs."""
+
+    pid: int
+    shared: bool
+    """Whether both machines have the same run directory."""
+
+
+@dataclass(frozen=True)
+class Joined(Message):
+    """This actor plays for its learner."""
+
+    actor: int
+
+
+@dataclass(frozen=True)
+class Output(Message):
+    """A line that the process printed."""
+
+    line: str
+
+
+@dataclass(frozen=True)
+class FileChunk(Message):
+    """A part of a file in the run directory."""
+
+    path: str
+    offset: int
+    data: str
+    """In base64."""
+    appended: bool
+    """It follows what was sent before; else it is part of a new version of the file."""
+    last: bool
+
+
+@dataclass(frozen=True)
+class FileRemoved(Message):
+    """A file in the run directory is gone."""
+
+    path: str
+
+
+@dataclass(frozen=True)
+class FilesPresent(Message):
+    """All files that were in the run directory at the first scan."""
+
+    paths: list[str]
+
+
+@dataclass(frozen=True)
+class Exited(Message):
+    """The process has ended. The runner's last message."""
+
+    code: int
+    """As `subprocess.Popen.returncode`: negative for a signal."""
+
+
+@dataclass(frozen=True)
+class RunnerLost(Message):
+    """The connection to the runner is lost. Made on this side."""
+
+    reason: str
+
+
 def encode(message: Message) -> bytes:
     """Return one line of JSON."""
     return json.dumps({"kind": type(message).__name__, **asdict(message)}).encode() + b"\n"  # type: ignore[call-overload]
@@ -101,7 +202,7 @@ def decode(line: bytes) -> Message:
     plain = json.loads(line)
     kinds = {kind.__name__: kind for kind in Message.__subclasses__()}
     kind = kinds.get(plain.pop("kind", None)) if isinstance(plain, dict) else None
-    if kind is None or not {field.name for field in fields(kind)} >= plain.keys():  # type: ignore[arg-type]
+    if kind is None or not {one.name for one in fields(kind)} >= plain.keys():  # type: ignore[arg-type]
         raise ValueError("not a message")
     try:
         return kind(**plain)

@@ -30,8 +30,8 @@ from pronk.transport.frames import (
     pack,
     pack_json,
     stream_options,
-    unpack_json,
     unpack,
+    unpack_json,
 )
 from pronk.transport.security import Pass
 from pronk.types import Parameters, Unroll, UserError

@@ -9,8 +9,18 @@ from typing import TYPE_CHECKING, Any
 import grpc
 
 from pronk.transport.codecs import InvalidBody, decompress
+from pronk.transport.frames import (
+    MAX_JSON_BYTES,
+    PROTOCOL,
+    Frame,
+    InvalidFrame,
+    Kind,
+    pack,
+    pack_json,
+    unpack,
+    unpack_json,
+)
 from pronk.transport.validation import InvalidUnroll, validate_unroll
-from pronk.transport.frames import MAX_JSON_BYTES, PROTOCOL, InvalidFrame, Frame, Kind, pack, pack_json, unpack_json, unpack
 
 if TYPE_CHECKING:
     from pronk.transport.gateway import Gateway

@@ -92,7 +92,7 @@ class SharedMemoryTransport:
         return self
 
     def __exit__(self, error: object, *_: object) -> None:
-        """Close all sockets: every actor gets `Closed`. After a failure, actors of other machines wait for a restart."""
+        """Close all sockets: every actor gets `Closed`. After a failure, remote actors wait for a restart."""
         for link in self._links:
             if link.socket is not None and error is None:
                 with contextlib.suppress(OSError):

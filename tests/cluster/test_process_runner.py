@@ -11,15 +11,16 @@ from processes import descendants_of, is_running, read_summary, wait_until
 
 from pronk.cluster.process_runner import FILES, ProcessRunner
 from pronk.processes.channel import Channel
-from pronk.processes.messages import Exited, Failed, FileChunk, Listening, Output, RunCommand, RunnerReady, Started
+from pronk.processes.messages import Alive, Exited, Failed, FileChunk, Listening, Output, RunCommand, RunnerReady, Started
 from pronk.runs.directory import RunDirectory
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(400)
+SECONDS = 240  # a busy machine takes its time to import torch
 ENDLESS = ("run.total_steps=1e9", "run.stop_return=null")
 TRAIN = ("train", "catch", "transport=local", *ENDLESS)
 
 
-def receive_until(runner, wanted, seconds=60):
+def receive_until(runner, wanted, seconds=SECONDS):
     """Return all messages up to and including the first of a type, or that a function accepts."""
     accepts = wanted if callable(wanted) and not isinstance(wanted, type) else lambda one: isinstance(one, wanted)
     messages = []
@@ -76,7 +77,7 @@ def test_a_shared_run_directory_does_not_travel(tmp_path):
     runner = ProcessRunner(str(tmp_path))
     runner.run(RunCommand([*TRAIN, "--run-dir", "run"], run="run", marker=".marker"))
     started = receive_until(runner, Started)[0]
-    wait_until((tmp_path / "run" / "metrics.jsonl").exists, 60, "metrics")
+    wait_until((tmp_path / "run" / "metrics.jsonl").exists, SECONDS, "metrics")
     runner.stop()
     assert started.shared
     assert not any(isinstance(message, FileChunk) for message in receive_until(runner, Exited))
@@ -124,7 +125,8 @@ def start_training(served):
 
 def test_a_closed_connection_ends_the_process_with_a_checkpoint(served, tmp_path):
     channel, started = start_training(served)
-    wait_until((tmp_path / "run" / "metrics.jsonl").exists, 60, "metrics")
+    metrics = tmp_path / "run" / "metrics.jsonl"
+    wait_until(lambda: channel.send(Alive()) or metrics.exists(), SECONDS, "metrics")
     channel.close()
     wait_until(lambda: served.poll() is not None, 60, "its end")
     assert not any(map(is_running, started))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pronk.transport.codecs import COMPRESSIONS, DTYPES, InvalidBody, compressor, decompress, grow, shrink
-from pronk.transport.frames import HEADER, InvalidFrame, Kind, pack, pack_json, unpack_json, unpack
+from pronk.transport.frames import HEADER, InvalidFrame, Kind, pack, pack_json, unpack, unpack_json
 
 
 def test_a_frame_comes_out_as_it_went_in():
