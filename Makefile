@@ -1,6 +1,10 @@
-# Two commands need nothing but Python 3.11 and make:   make train   |   make test
-PYTHON ?= python3.11
-BIN    := .venv/bin
+# Two commands need nothing but Python 3.11 (or newer) and make:   make train   |   make test
+BIN := .venv/bin
+
+# The first of these that is 3.11 or newer. Each is run, not only looked up: pyenv has a `python3.12` that only complains.
+PYTHONS   := python3.11 python3.12 python3.13 python3.14 python3 python
+IS_RECENT := -c 'import sys; sys.exit(sys.version_info < (3, 11))'
+PYTHON    ?= $(shell for each in $(PYTHONS); do $$each $(IS_RECENT) >/dev/null 2>&1 && { echo $$each; break; }; done)
 
 # In the environment, not as `pip -c`: only so does the constraint reach isolated builds too.
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
@@ -14,8 +18,9 @@ help:  ## this list
 install: .venv/installed  ## make .venv with everything in it
 
 .venv/installed: pyproject.toml constraints.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-		{ echo "Pronk needs Python 3.11 or newer; say which with: make PYTHON=/path/to/python"; exit 1; }
+	@python="$(PYTHON)"; "$${python:-false}" $(IS_RECENT) 2>/dev/null || { \
+		echo "Python 3.11 or newer is needed; found none as $${python:-$(PYTHONS)}"; \
+		echo "to choose one: make PYTHON=/path/to/python"; exit 1; }
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --editable '.[dev]'
 	@touch $@

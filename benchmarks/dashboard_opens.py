@@ -28,6 +28,7 @@ from processes import SIZES, Training, wait_until
 
 from pronk.dashboard import runs
 from pronk.dashboard.server import open_folder
+from pronk.runs import reading
 
 TIMES = 5
 
@@ -35,8 +36,8 @@ TIMES = 5
 @contextlib.contextmanager
 def served(folder: Path) -> Iterator[str]:
     """By a server that knows nothing yet."""
-    runs.read_config.cache_clear()
-    runs.sparks.cache_clear()
+    reading.read_config.cache_clear()
+    runs.returns.cache_clear()
     with open_folder(folder, 0) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
         thread.start()

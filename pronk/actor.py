@@ -17,13 +17,25 @@ from pronk.seeding import actor_seeds
 from pronk.transport import ActorPort, Closed
 from pronk.types import Array, EnvSpec, Tree, Unroll, assign, leaves, map_tree, unroll_specs
 
+NUMBERS_PER_LEARNER = 2**40  # environments that a learner can have
+
 
 class Actor:
     """Plays N environments with one policy. An unroll starts where the last one ended."""
 
-    def __init__(self, env: VectorEnv, policy: Policy, port: ActorPort, seeds: list[int], sync_every: int = 1) -> None:
+    def __init__(
+        self,
+        env: VectorEnv,
+        policy: Policy,
+        port: ActorPort,
+        seeds: list[int],
+        sync_every: int = 1,
+        first_number: int = 0,
+    ) -> None:
+        """`first_number` is the number of the first environment; the others follow."""
         self._env, self._policy, self._port = env, policy, port
         self._sync_every, self._until_sync = sync_every, 0  # unrolls
+        self._numbers = first_number + np.arange(env.count)
         self._now = env.reset(seeds)
 
     def run(self) -> None:
@@ -49,6 +61,7 @@ class Actor:
         """Fill every field. The parameters change only between unrolls, so an unroll has one version."""
         unroll.version[:] = self._policy.version
         unroll.task[:] = self._env.task
+        unroll.environment[:] = self._numbers
         map_tree(np.copyto, unroll.state, self._policy.state)
         self._observe(unroll, 0)
         for t in range(unroll.reward.shape[0]):
@@ -111,4 +124,5 @@ def make_actor(
         network = make_network(env.spec, config.network)
         policy = stack.enter_context(contextlib.closing(make_policy(config, network, policy_seed)))
         port = make_port(UnrollLayout(specs_for(config, env.spec, network.state_spec)), block_nbytes(network))
-        yield Actor(env, policy, port, env_seeds, config.actors.sync_every)
+        first_number = config.rank * NUMBERS_PER_LEARNER + index * config.actors.envs
+        yield Actor(env, policy, port, env_seeds, config.actors.sync_every, first_number)

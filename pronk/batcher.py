@@ -18,9 +18,10 @@ from torch import Tensor
 
 from pronk.layout import Layout, UnrollLayout
 from pronk.transport import LearnerPort
-from pronk.types import ArraySpec, Tree, Unroll, map_tree, map_unroll
+from pronk.types import Array, ArraySpec, Tree, Unroll, map_tree, map_unroll
 
-PER_ENVIRONMENT = ("state", "version", "task")  # fields whose first axis is the environment; elsewhere it is time
+# Fields whose first axis is the environment. Elsewhere it is time.
+PER_ENVIRONMENT = ("state", "version", "task", "environment")
 
 
 class Batch(NamedTuple):
@@ -28,8 +29,7 @@ class Batch(NamedTuple):
 
     tensors: Unroll
     arrays: Unroll
-    fresh: bool
-    """Not learnt from before."""
+    fresh: Array  # [B] bool: the column has not been learnt from before
 
 
 class Stage:
@@ -42,7 +42,7 @@ class Stage:
         self._device_block = torch.empty_like(self._host, device=device) if device.type != "cpu" else self._host
         self._tensors = Unroll(**tensor_views(layout, self._device_block))
 
-    def batch(self, fresh: bool) -> Batch:
+    def batch(self, fresh: Array) -> Batch:
         """Send what was written to `arrays` on its way to the device."""
         if self._device_block is not self._host:
             self._device_block.copy_(self._host, non_blocking=self._pinned)
@@ -62,7 +62,7 @@ class Batcher:
         layout = UnrollLayout(with_columns(specs, batch_size))
         # Two sets: one with the learner, one being filled.
         self._sets = deque([[Stage(layout, device) for _ in range(self._batches_per_unroll)] for _ in range(2)])
-        self._ready: deque[tuple[Stage, bool]] = deque()
+        self._ready: deque[tuple[Stage, Array]] = deque()
         self._prefetches = device.type != "cpu"
 
     def next(self) -> Batch:
@@ -87,7 +87,8 @@ class Batcher:
                     map_unroll(np.copyto, target, source)
         self._sets.rotate()
         for number in range(self._passes):
-            self._ready.extend((stage, number == 0) for stage in stages)
+            fresh = np.full(self._width * self._unrolls_per_batch, number == 0)
+            self._ready.extend((stage, fresh) for stage in stages)
 
 
 def columns(unroll: Unroll, start: int, width: int) -> Unroll:

@@ -3,58 +3,77 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from pronk.types import Unroll
-
-WINDOW = 100  # finished episodes that `episode_return` averages
-
-
-class Episode(NamedTuple):
-    """One that ended."""
-
-    step: int  # of its batch
-    value: float  # its return
-    length: int
+from pronk.returns import EPISODES, Column, Episode, Returns
+from pronk.types import Array, Unroll
 
 
 class Experience(NamedTuple):
-    """What a batch adds to the counters."""
+    """What a batch adds to the counters. Only its fresh columns count, those that were not learnt from before.
+
+    It travels between learners as JSON, where every tuple becomes a list.
+    """
 
     steps: int  # valid ones
-    ended: int
-    episodes: list[Episode]  # the last of those that ended, by step
-    lag: float  # in updates, mean over the columns
-    fresh: bool  # not learnt from before: experience counts once, however often it is learnt from
+    ended: int  # episodes
+    columns: list[Column]
+    episodes: list[Episode]  # of those that ended, the last of each column
+    length: int  # T
+    lag: float  # in updates, mean over the columns; 0 if there are none
+    replayed: int = 0  # columns that are not fresh
+    replay_lag: float = 0.0  # mean over these
 
     @classmethod
-    def of(cls, unroll: Unroll, version: int, fresh: bool = True) -> Experience:
-        """A batch (NumPy), and the version that it updates."""
-        ended = ~np.isnan(unroll.episode_return)
-        episodes: list[Episode] = []
-        if ended.any():
-            steps, values, lengths = np.nonzero(ended)[0], unroll.episode_return[ended], unroll.episode_length[ended]
-            last = (array[-WINDOW:].tolist() for array in (steps, values, lengths))
-            episodes = [Episode(*each) for each in zip(*last, strict=True)]
-        lag = version - float(unroll.version.mean())
-        return cls(int(np.count_nonzero(unroll.valid)), int(np.count_nonzero(ended)), episodes, lag, fresh)
+    def of(cls, unroll: Unroll, version: int, fresh: Array | None = None) -> Experience:
+        """Return that of a batch (NumPy), with the version that it updates. `fresh` is [B] bool, by default all."""
+        total = unroll.version.shape[0]
+        fresh = np.ones(total, bool) if fresh is None else fresh
+        lag, count = version - unroll.version, int(np.count_nonzero(fresh))
+        ended = ~np.isnan(unroll.episode_return) & fresh
+        fields = (unroll.environment, unroll.task, unroll.first[0], unroll.first[-1])
+        columns = list(map(Column._make, zip(*(field[fresh].tolist() for field in fields), strict=True)))
+        return cls(
+            steps=int(np.count_nonzero(unroll.valid & fresh)),
+            ended=int(np.count_nonzero(ended)),
+            columns=columns,
+            episodes=last_episodes(unroll, ended) if ended.any() else [],
+            length=unroll.reward.shape[0],
+            lag=float(lag[fresh].mean()) if count else 0.0,
+            replayed=total - count,
+            replay_lag=float(lag[~fresh].mean()) if count < total else 0.0,
+        )
 
     @classmethod
     def merged(cls, parts: Sequence[Experience]) -> Experience:
-        """As if the batches, all of one size, had been one."""
-        episodes = sorted((episode for part in parts for episode in part.episodes), key=lambda episode: episode.step)
+        """Return that of all batches side by side."""
+        fresh, replayed = (sum(len(part.columns) for part in parts), sum(part.replayed for part in parts))
         return cls(
             steps=sum(part.steps for part in parts),
             ended=sum(part.ended for part in parts),
-            episodes=episodes[-WINDOW:],
-            lag=sum(part.lag for part in parts) / len(parts),
-            fresh=parts[0].fresh,
+            columns=[column for part in parts for column in part.columns],
+            episodes=[episode for part in parts for episode in part.episodes],
+            length=parts[0].length,
+            lag=sum(part.lag * len(part.columns) for part in parts) / max(1, fresh),
+            replayed=replayed,
+            replay_lag=sum(part.replay_lag * part.replayed for part in parts) / max(1, replayed),
         )
+
+
+def last_episodes(unroll: Unroll, ended: Array) -> list[Episode]:
+    """Return the last episodes of each column, oldest first, and no more than `Returns` would keep of them."""
+    most = math.ceil(EPISODES / np.unique(unroll.environment).size)
+    until_the_end = np.cumsum(ended[::-1], axis=0)[::-1]  # how many have ended from here on
+    column, step = np.nonzero((ended & (until_the_end <= most)).T)
+    fields = (unroll.environment[column], unroll.task[column])
+    results = (unroll.episode_return[step, column], unroll.episode_length[step, column])
+    return list(map(Episode._make, zip(*(field.tolist() for field in (*fields, *results)), strict=True)))
 
 
 class Metrics:
@@ -63,18 +82,18 @@ class Metrics:
     def __init__(self, frames_per_step: int) -> None:
         self.env_steps = self.updates = self.episodes = 0
         self.barren_updates = 0  # in a row without a valid step
-        self._returns: deque[float] = deque(maxlen=WINDOW)
-        self._lengths: deque[int] = deque(maxlen=WINDOW)
+        self._returns = Returns()
         self._frames_per_step = frames_per_step
         self._earlier_seconds = 0.0
         self._started = self._lined = time.perf_counter()
         self._steps_at_line = 0
-        self._sums: dict[str, float] = {}
-        self._count = 0
+        self._sums: Counter[str] = Counter()
+        self._counts: Counter[str] = Counter()
         self._waited = 0.0
         self.learning_rate = 0.0
         self.queue = 0.0  # share of the actors' slots that are filled
-        self.lags: Counter[int] = Counter()  # columns learnt from, by how many updates old they were
+        self.lags: Counter[int] = Counter()  # fresh columns, by how many updates old they were
+        self.replay_lags: Counter[int] = Counter()  # likewise, columns that had been learnt from before
         self._last: dict[str, Any] = {}
 
     @contextlib.contextmanager
@@ -87,30 +106,43 @@ class Metrics:
     def record(self, experience: Experience, report: dict[str, float]) -> None:
         """One update: what its batch held, and the learner's report."""
         self.updates += 1
-        if experience.fresh:
+        fresh = len(experience.columns)
+        if fresh:
             self.env_steps += experience.steps
             self.barren_updates = 0 if experience.steps else self.barren_updates + 1
             self.episodes += experience.ended
-            self._returns.extend(episode.value for episode in experience.episodes)
-            self._lengths.extend(episode.length for episode in experience.episodes)
-        self._count += 1
-        for name, value in (report | {"policy_lag": experience.lag}).items():
-            self._sums[name] = self._sums.get(name, 0.0) + value
+            self._returns.record(experience.columns, experience.episodes, experience.length)
+            self._add("policy_lag", experience.lag, fresh)
+        if experience.replayed:
+            self._add("replay_lag", experience.replay_lag, experience.replayed)
+        for name, value in report.items():
+            self._add(name, value)
+
+    def _add(self, name: str, value: float, weight: int = 1) -> None:
+        self._sums[name] += value * weight  # type: ignore[assignment]
+        self._counts[name] += weight
+
+    def count_lags(self, lags: Array, fresh: Array) -> None:
+        """Add the ages of a batch's columns, in updates, to the histograms."""
+        self.lags.update(lags[fresh].tolist())
+        self.replay_lags.update(lags[~fresh].tolist())
 
     @property
     def episode_return(self) -> float | None:
-        """Mean of the last episodes, raw; None before the first has ended."""
-        return float(np.mean(self._returns)) if self._returns else None
+        """Raw return of an episode; see `returns.py`. None before the first has ended."""
+        estimate = self._returns.estimate()
+        return estimate.value if estimate else None
 
     @property
     def standing(self) -> tuple[bool, float] | None:
-        """For finding the best: whether 100 episodes have ended, and the mean return. A few lucky ones count less."""
-        value = self.episode_return
-        return None if value is None else (len(self._returns) == WINDOW, value)
+        """For finding the best: whether enough episodes have ended, and their return. A few lucky ones count less."""
+        estimate = self._returns.estimate()
+        return (estimate.full, estimate.value) if estimate else None
 
     def reached(self, goal: float | None) -> bool:
-        """Whether a full window of episodes has this mean."""
-        return goal is not None and len(self._returns) == WINDOW and sum(self._returns) >= goal * WINDOW
+        """Whether enough episodes have ended, and their return is as high."""
+        standing = self.standing
+        return goal is not None and standing is not None and standing >= (True, goal)
 
     @property
     def wall_seconds(self) -> float:
@@ -123,18 +155,19 @@ class Metrics:
 
     def line(self) -> dict[str, Any]:
         """The state of affairs, and means since the last line."""
-        if self._count == 0 and self._last:
+        if not self._counts and self._last:
             return self._last
         seconds = self.seconds_since_line()
-        means: dict[str, float | None] = {name: total / self._count for name, total in self._sums.items()}
+        means: dict[str, float | None] = {name: total / self._counts[name] for name, total in self._sums.items()}
+        estimate = self._returns.estimate()
         self._last = {
             "wall_seconds": round(self.wall_seconds, 3),
             "env_steps": self.env_steps,
             "frames": self.env_steps * self._frames_per_step,
             "updates": self.updates,
             "episodes": self.episodes,
-            "episode_return": self.episode_return,
-            "episode_length": float(np.mean(self._lengths)) if self._lengths else None,
+            "episode_return": estimate.value if estimate else None,
+            "episode_length": estimate.length if estimate else None,
             "steps_per_second": round((self.env_steps - self._steps_at_line) / seconds, 1),
             **{name: means.pop(name, None) for name in ("policy_lag", "loss", "entropy")},
             **means,
@@ -144,7 +177,8 @@ class Metrics:
         }
         self._lined, self._steps_at_line = time.perf_counter(), self.env_steps
         self._sums.clear()
-        self._count, self._waited = 0, 0.0
+        self._counts.clear()
+        self._waited = 0.0
         return self._last
 
     def state(self) -> dict[str, Any]:
@@ -153,15 +187,14 @@ class Metrics:
             "env_steps": self.env_steps,
             "updates": self.updates,
             "episodes": self.episodes,
-            "returns": list(self._returns),
-            "lengths": list(self._lengths),
+            "returns": self._returns.state(),
             "wall_seconds": self.wall_seconds,
         }
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Go on from `state()`."""
         self.env_steps, self.updates, self.episodes = state["env_steps"], state["updates"], state["episodes"]
-        self._returns.extend(state["returns"])
-        self._lengths.extend(state["lengths"])
+        if "lengths" not in state:  # with them it is Pronk 0.1's, which did not know whose returns they were
+            self._returns.load_state(state["returns"])
         self._earlier_seconds = state["wall_seconds"]
         self._steps_at_line = self.env_steps

@@ -63,6 +63,8 @@ def train(
     check_sinks(config.run.sinks)
     # All this is before anything is written: most mistakes in a configuration show here.
     spec = spec_of(config)
+    for note in spec.notes:
+        say(note)
     resolved = resolve(config, place)
     check_resolved(resolved)
     learner = learner_for(resolved, spec, place)

@@ -95,7 +95,7 @@ class Training:
                 sinks = [
                     JsonLines(self._run.metrics, self._run.evaluations),
                     TensorBoard(self._run.tensorboard, self._metrics.env_steps),
-                    LagHistogram(self._run.lag, self._metrics.lags),
+                    LagHistogram(self._run.lag, self._metrics.lags, self._metrics.replay_lags),
                     *outside_sinks(self._config.run.sinks, self._facts(), self._say_once),
                 ]
             self._sinks = [stack.enter_context(sink) for sink in [*sinks, *([display] if display else [])]]
@@ -146,7 +146,7 @@ class Training:
                 metrics.learning_rate = scheduled_rate(config.optimiser, metrics.env_steps / config.run.total_steps)
                 with user_code("the learner"):
                     report = learner.gradient(batch.tensors, meanwhile=batcher.prefetch)
-                metrics.lags.update((learner.version - batch.arrays.version).tolist())
+                metrics.count_lags(learner.version - batch.arrays.version, batch.fresh)
                 share = Share.of(batch.arrays, report, learner.version, batch.fresh)
                 with metrics.waiting():
                     whole = group.meet(share, interrupts)

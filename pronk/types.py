@@ -72,6 +72,8 @@ class EnvSpec:
     """Emulator frames per decision (frame skip). Pronk counts steps and shows frames where they differ."""
     tasks: tuple[str, ...] = ("default",)
     """Names of the tasks that the environments play. `VectorEnv.task` and `Unroll.task` are indices into it."""
+    notes: tuple[str, ...] = ()
+    """What was done to the observations without being asked, to be told to the user: one line each."""
 
     @property
     def has_action_mask(self) -> bool:
@@ -115,6 +117,7 @@ class Unroll(NamedTuple):
     state: Tree  # [N, ...]             the core's state before o_0
     version: Array  # [N]               of the parameters that acted
     task: Array  # [N] int32            index into `EnvSpec.tasks`: the task that each environment plays
+    environment: Array  # [N] int64     its number in the run, the same in all its unrolls
 
 
 class Parameters(NamedTuple):
@@ -177,6 +180,7 @@ def unroll_specs(spec: EnvSpec, state: Tree, length: int, envs: int) -> Unroll:
         state=map_tree(lambda leaf: leaf.batched(envs), state),
         version=ArraySpec((envs,), "int64"),
         task=ArraySpec((envs,), "int32"),
+        environment=ArraySpec((envs,), "int64"),
         **{name: ArraySpec((length, envs), dtype) for name, dtype in per_step.items()},
     )
 

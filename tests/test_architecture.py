@@ -17,7 +17,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 # never import one another.
 ORDER = [
     {"types", "seeding"},
-    {"layout", "config", "processes"},
+    {"layout", "config", "processes", "returns"},
     {"runs", "parameters", "device"},
     {"envs", "networks", "losses", "transport", "sinks", "optimisers"},
     {"metrics", "policies", "batcher", "learner"},

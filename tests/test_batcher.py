@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from pronk.batcher import Batcher
+from pronk.batcher import PER_ENVIRONMENT, Batcher
 from pronk.layout import UnrollLayout
 from pronk.transport.local import LocalTransport
 from pronk.types import ActionSpec, ArraySpec, EnvSpec, Unroll, leaves, map_unroll, unroll_specs
@@ -43,7 +43,7 @@ def column(unroll: Unroll, index: int) -> dict[str, bytes]:
     for name, field in unroll._asdict().items():
         for path, array in leaves(field, name):
             array = np.asarray(array)
-            told[path] = (array[index] if name in ("state", "version", "task") else array[:, index]).tobytes()
+            told[path] = (array[index] if name in PER_ENVIRONMENT else array[:, index]).tobytes()
     return told
 
 
@@ -97,7 +97,9 @@ def test_passes_go_over_the_same_unrolls_again_and_say_so(envs, batch_size):
     batcher = Batcher(source.port, source.specs, batch_size, CPU, passes=3)
     for _ in range(2):
         given = [batcher.next() for _ in range(3 * batches)]
-        assert [batch.fresh for batch in given] == [True] * batches + [False] * 2 * batches
+        assert [batch.fresh.tolist() for batch in given] == [
+            [fresh] * batch_size for fresh in [True] * batches + [False] * 2 * batches
+        ]
         for index, batch in enumerate(given[batches:]):
             original = given[index % batches].arrays
             assert_columns_are(batch.arrays, [(original, column) for column in range(batch_size)])

@@ -121,6 +121,7 @@ def test_an_unroll_round_trips_with_every_field_where_its_specs_say():
         "state/hidden": (3, 5),
         "version": (3,),
         "task": (3,),
+        "environment": (3,),
     }
     values = map_tree(lambda each: random_values(each, generator), specs._asdict())
     block = bytearray(layout.nbytes)

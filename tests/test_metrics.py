@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import time
 
 import numpy as np
 import pytest
 
 from pronk.layout import UnrollLayout
-from pronk.metrics import WINDOW, Experience, Metrics
-from pronk.types import ActionSpec, ArraySpec, EnvSpec, Unroll, unroll_specs
+from pronk.metrics import Experience, Metrics
+from pronk.returns import EPISODES
+from pronk.types import ActionSpec, ArraySpec, EnvSpec, Unroll, map_unroll, unroll_specs
 
 T, N = 4, 3
 CLOCK = ("wall_seconds", "steps_per_second", "learner_waits")
@@ -21,6 +23,7 @@ def batch(ended: dict[tuple[int, int], tuple[float, int]] | None = None, invalid
     unroll.valid[:] = True
     unroll.valid.reshape(-1)[:invalid] = False
     unroll.version[:] = version
+    unroll.environment[:] = np.arange(N)
     unroll.episode_return[:] = np.nan
     for place, (value, length) in (ended or {}).items():
         unroll.episode_return[place], unroll.episode_length[place] = value, length
@@ -49,23 +52,27 @@ def test_returns_and_lengths_are_means_of_whole_episodes() -> None:
     assert (line["episodes"], line["episode_return"], line["episode_length"]) == (3, 2.0, 7.0)
 
 
-def test_only_the_last_episodes_count() -> None:
+def test_only_the_last_episodes_count_and_each_environment_as_much_as_any_other() -> None:
     metrics = Metrics(1)
-    for value in range(WINDOW + 20):
-        record(metrics, batch({(0, 0): (float(value), 1)}), {}, 0)
+    for value in range(EPISODES):
+        ended = {(t, 0): (float(value), 1) for t in range(T)} | {(0, 1): (float(value), 1), (1, 2): (-5.0, 1)}
+        record(metrics, batch(ended), {}, 0)
     line = metrics.line()
-    assert line["episodes"] == WINDOW + 20
-    assert line["episode_return"] == np.mean(range(20, WINDOW + 20))
+    most = math.ceil(EPISODES / N)
+    assert line["episodes"] == (T + 2) * EPISODES
+    quick, slow = np.repeat(range(EPISODES), T)[-most:], range(EPISODES)[-most:]
+    assert line["episode_return"] == pytest.approx((np.mean(quick) + np.mean(slow) - 5.0) / 3)
 
 
 def test_goal_is_reached_by_a_full_window_only() -> None:
     metrics = Metrics(1)
-    for _ in range(WINDOW - 1):
-        record(metrics, batch({(0, 0): (5.0, 1)}), {}, 0)
-    assert not metrics.reached(5.0)
-    record(metrics, batch({(0, 0): (5.0, 1)}), {}, 0)
-    assert metrics.reached(5.0)
-    assert not metrics.reached(5.1)
+    everyone = {(0, n): (0.1, 1) for n in range(N)}
+    for _ in range(math.ceil(EPISODES / N) - 1):
+        record(metrics, batch(everyone), {}, 0)
+    assert not metrics.reached(0.1)
+    record(metrics, batch(everyone), {}, 0)
+    assert metrics.reached(np.float32(0.1))
+    assert not metrics.reached(0.11)
     assert not metrics.reached(None)
 
 
@@ -117,6 +124,42 @@ def test_experience_counts_once_however_often_it_is_learnt_from():
     played = batch({(0, 0): (5.0, 1)})
     metrics.record(Experience.of(played, 0), {"loss": 1.0})
     once = metrics.env_steps
-    metrics.record(Experience.of(played, 1, fresh=False), {"loss": 3.0})
+    metrics.record(Experience.of(played, 1, np.zeros(N, bool)), {"loss": 3.0})
     assert (metrics.env_steps, metrics.episodes, metrics.updates) == (once, 1, 2)
     assert metrics.line()["loss"] == 2.0
+
+
+def test_of_a_batch_that_mixes_fresh_and_replayed_columns_only_the_fresh_ones_count():
+    mixed = batch({(0, 0): (5.0, 1), (1, 2): (7.0, 2)}, invalid=1)
+    mixed.version[:] = [9, 3, 8]
+    experience = Experience.of(mixed, 10, np.array([True, False, True]))
+    assert (experience.steps, experience.ended) == (2 * T - 1, 2)
+    assert [column.environment for column in experience.columns] == [0, 2]
+    metrics = Metrics(1)
+    metrics.record(experience, {})
+    metrics.record(Experience.of(mixed, 10, np.array([False, True, True])), {})
+    line = metrics.line()
+    assert (line["env_steps"], line["episodes"]) == (4 * T - 1, 3)
+    assert (line["policy_lag"], line["replay_lag"]) == ((1 + 2 + 7 + 2) / 4, (7 + 1) / 2)
+
+
+def test_several_learners_count_like_one_with_all_columns():
+    ended = {(0, 0): (5.0, 1), (1, 2): (7.0, 2)}
+    parts = []
+    for rank, fresh in enumerate(([True, False, True], [False, False, True])):
+        part = batch(ended, version=rank)
+        part.environment[:] += 100 * rank
+        parts.append((part, np.array(fresh)))
+    whole = map_unroll(
+        lambda one, other: np.concatenate([one, other], axis=min(one.ndim - 1, 1)), *(p for p, _ in parts)
+    )
+    merged = Experience.merged([Experience.of(part, 5, fresh) for part, fresh in parts])
+    assert merged == Experience.of(whole, 5, np.concatenate([fresh for _, fresh in parts]))
+
+
+def test_episodes_say_whose_task_they_were():
+    unroll = batch({(0, 0): (5.0, 1), (1, 2): (7.0, 2)})
+    unroll.task[:] = [4, 5, 6]
+    experience = Experience.of(unroll, 0)
+    assert [(episode.task, episode.value) for episode in experience.episodes] == [(4, 5.0), (6, 7.0)]
+    assert [column.task for column in experience.columns] == [4, 5, 6]

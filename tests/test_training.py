@@ -45,12 +45,19 @@ class Hands(LocalTransport):
 
 
 @pytest.mark.parametrize(
-    ("passes", "versions", "means", "columns"),
+    ("passes", "versions", "means", "again", "columns", "replayed"),
     [
         # Four updates, of versions 0, 1, 2 and 3; every unroll has two columns.
-        (1, [0, 0, 0, 1, 0, 2, 1, 1], [0.0, 0.5, 1.0, 2.0], {"0": 8, "1": 2, "2": 6}),
+        (1, [0, 0, 0, 1, 0, 2, 1, 1], [0.0, 0.5, 1.0, 2.0], [None] * 4, {"0": 8, "1": 2, "2": 6}, None),
         # Every batch twice: the second time it is one update older. Updates of versions 0 and 1, 2 and 3, and 4.
-        (2, [0, 0, 1, 2, 4, 4], [0.0, 1.0, 0.5, 1.5, 0.0], {"0": 10, "1": 8, "2": 2}),
+        (
+            2,
+            [0, 0, 1, 2, 4, 4],
+            [0.0, None, 0.5, None, 0.0],
+            [None, 1.0, None, 1.5, None],
+            {"0": 10, "1": 2},
+            {"1": 6, "2": 2},
+        ),
     ],
 )
 def test_lag_is_the_version_that_is_updated_minus_the_one_that_played(
@@ -58,8 +65,10 @@ def test_lag_is_the_version_that_is_updated_minus_the_one_that_played(
     monkeypatch: pytest.MonkeyPatch,
     passes: int,
     versions: list[int],
-    means: list[float],
+    means: list[float | None],
+    again: list[float | None],
     columns: dict[str, int],
+    replayed: dict[str, int] | None,
 ) -> None:
     ports = []
 
@@ -78,6 +87,9 @@ def test_lag_is_the_version_that_is_updated_minus_the_one_that_played(
     learner = learner_for(resolved, spec_of(config))
     summary = training.Training(resolved, config, run, learner, False, pytest.fail).go(None)
     assert (summary["outcome"], summary["updates"]) == ("finished", len(means))
-    assert [line["policy_lag"] for line in read_metrics(run.path)] == means
-    assert json.loads(run.lag.read_text())["columns"] == columns
+    lines = read_metrics(run.path)
+    assert [line["policy_lag"] for line in lines] == means
+    assert [line.get("replay_lag") for line in lines] == again
+    counts = json.loads(run.lag.read_text())
+    assert (counts["columns"], counts.get("replayed")) == (columns, replayed)
     assert ports[0].published == [number + 1 for number in range(len(means))]

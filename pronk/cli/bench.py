@@ -12,8 +12,7 @@ from rich.table import Table
 
 from pronk.cli.shell import Overrides, Source, app, out, warn
 from pronk.config import load_config, preset_names
-from pronk.dashboard.runs import is_run
-from pronk.runs.reading import find_run_path, is_locked
+from pronk.runs.reading import find_run_path, is_locked, is_run
 from pronk.types import UserError
 
 QUIET_LOAD = 0.5  # per core, over the last minute: more is other work, which takes from what is measured

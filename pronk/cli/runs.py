@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 from rich.table import Column, Table
+from rich.text import Text
 
 from pronk.cli.shell import app, out
 
@@ -18,13 +19,14 @@ COLOURS = {"running": "bold cyan", "solved": "bold green", "finished": "green", 
 
 @app.command()
 def runs(
-    folder: Annotated[Path, typer.Argument(metavar="[DIR]", help="Where the runs are.")] = Path("runs"),
+    folder: Annotated[Path, typer.Argument(metavar="[DIR]", help="A folder of runs, or one run.")] = Path("runs"),
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON array.")] = False,
 ) -> None:
     """List runs, the newest first: state, steps, returns, speed and age.
 
-    A run is *running* while a process trains it; *killed* means that it ended without a word (a power cut, kill -9) and
-    can go on with `pronk train RUN --resume`. Returns are means of 100 episodes; the age counts from the last start.
+    A run is *running* while a process trains it. *killed* means that its process ended without writing a summary (a
+    power cut, `kill -9`); `pronk train RUN --resume` continues it. Of a *failed* run, the cause is printed below the
+    table. Returns are means of 100 episodes; the age counts from the last start.
     """
     from pronk.runs.reading import RUNS, runs_below
 
@@ -42,17 +44,27 @@ def runs(
     for row in rows:
         table.add_row(*cells(row, folder))
     out.print(table)
+    for row in rows:
+        if row["failure"]:
+            cause = row["failure"].strip().splitlines()[0]
+            out.print(Text(f"{name_of(row, folder)} failed: {cause}", "red"), soft_wrap=True)
+
+
+def name_of(row: dict[str, Any], folder: Path) -> str:
+    """Its path below the folder, or its name where the folder is the run."""
+    path = Path(row["run"])
+    return row["name"] if path == folder else str(path.relative_to(folder))
 
 
 def cells(row: dict[str, Any], folder: Path) -> list[str]:
     """A row as text."""
     from pronk.runs.reading import return_text
 
-    name = Path(row["run"]).relative_to(folder)
     returns = [return_text(row[key]) for key in ("best_return", "last_return")]
     rate = f"{row['steps_per_second']:,.0f}" if row["steps_per_second"] else "-"
     state = f"[{COLOURS.get(row['state'], 'bold red')}]{row['state']}[/]"
-    return [escape(str(name)), state, f"{row['env_steps']:,}", *returns, rate, age(time.time() - row["started"])]
+    since = age(time.time() - row["started"])
+    return [escape(name_of(row, folder)), state, f"{row['env_steps']:,}", *returns, rate, since]
 
 
 def age(seconds: float) -> str:

@@ -120,12 +120,13 @@ def plan_of(
 ) -> tuple[Config, str, Path | None]:
     """Return what to train, what to call it, and where to write it."""
     from pronk.runs.directory import find_run, plain_name
+    from pronk.runs.reading import is_run
 
     changes = with_seed(overrides, seed)
     if resume:
         run = find_run(str(run_dir or source))
         return override(run.load_config().without_host(), changes), run.path.name, run.path
-    if (Path(source) / "config.yaml").is_file():
+    if is_run(Path(source)):
         raise UserError(f"{source} is a run; to continue it: pronk train {source} --resume")
     return load_config(source, changes), plain_name(Path(source).name), run_dir
 

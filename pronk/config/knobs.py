@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 
 from pronk.config.section import (
     Auto,
+    Chain,
     Envs,
     Fraction,
     Kwargs,
@@ -67,6 +68,11 @@ class EnvConfig(Section):
     atari: AtariConfig = AtariConfig()
     kwargs: Kwargs = {}
     """Keyword arguments for the environment's constructor."""
+    wrappers: Chain = [{"auto": None}]
+    """What is done to each environment before the agent sees it, innermost first: `[grayscale, {resize: 84}, {stack:
+    4}]`. Names: `resize`, `grayscale`, `stack`, `skip`, `keys`, `flatten`, `normalise`, `clip`, `time_limit`, or
+    `module:Wrapper` of any Gymnasium wrapper. `auto` resizes images of more than 100 pixels a side to 84x84; `[]`
+    leaves everything as it is. See docs/environments.md."""
     vectorization: Literal["auto", "native", "sync", "async"] = "auto"
     """How an actor steps its environments: `native` with the environment's own vector class, `sync` one after another
     in the actor process, `async` with one process each. `auto`: native if there is one, else sync."""
@@ -77,24 +83,34 @@ class NetworkConfig(Section):
 
     name: str = "actor_critic"
     """`actor_critic`, or `module:attribute` of your own network (see docs/architecture.md)."""
-    torso: Literal["mlp", "shallow", "nature", "deep", "opt_cnn", "compact", "small"] = "mlp"
-    """What turns an observation into features. `mlp` for vectors. For images: `shallow` and `deep` from the IMPALA
-    paper, `nature` from DQN, `opt_cnn` from XingTian, `compact` for 42x42 frames, `small` for grids of a few cells
-    (MinAtar, MiniGrid)."""
-    standardise: bool = False
+    torso: Literal["auto", "mlp", "shallow", "nature", "deep", "opt_cnn", "compact", "small", "codes"] = "auto"
+    """What turns an observation into features. `auto`: each entry gets the encoder that its shape calls for, and they
+    are joined. `mlp` for vectors. For images: `shallow` and `deep` from the IMPALA paper, `nature` from DQN, `opt_cnn`
+    from XingTian, `compact` for 42x42 frames, `small` for grids of a few cells (MinAtar), `codes` for grids whose bytes
+    are names of things (MiniGrid)."""
+    standardise: bool | Auto = "auto"
     """Shift and scale each image to mean 0 and standard deviation 1. Most of an Atari frame is background, so without
-    this a small ball hardly changes the sums, and Pong takes several times as long."""
+    this a small ball hardly changes the sums, and Pong takes several times as long. `auto`: true with torso=auto, of
+    images but not of codes."""
+    pooling: Literal["none", "average"] = "none"
+    """`average`: the mean over the picture of each feature of the last convolution, instead of all of them (Impoola,
+    arXiv 2503.05546). The layer after it is far smaller, and does not know where in the picture something was."""
+    layer_norm: bool = False
+    """Normalise the features of every hidden layer before their activation (LayerNorm)."""
     hidden: list[Positive] = [64, 64]
-    """Widths of the hidden layers of the `mlp` torso."""
+    """Widths of the hidden layers of the `mlp` torso, and of `auto` for all that is not an image."""
     activation: Literal["relu", "tanh"] = "tanh"
-    """Activation function of the `mlp` torso."""
+    """Activation function of these layers."""
     separate_value: bool | Auto = "auto"
     """Give policy and value a torso each, so that a large value loss does not disturb the policy. Actors then compute
-    the policy half only. `auto`: true for an `mlp` torso without a core."""
-    core: Literal["none", "lstm"] = "none"
-    """Recurrent core between torso and heads, for environments where one observation does not show everything."""
+    the policy half only. `auto`: true where there is no core, no image and no text."""
+    core: Literal["none", "lstm", "gru", "attention"] = "none"
+    """Memory between torso and heads, for environments where one observation does not show everything: `lstm` as in
+    the paper, `gru`, which is smaller, or `attention`, a transformer block over the last few observations."""
     core_size: Positive = 256
     """Units of the core. Paper: 256."""
+    core_window: Annotated[int, Field(ge=2, le=1024)] = 16
+    """Observations that the `attention` core sees, the newest included. Unrolls carry the ones before them along."""
     last_action: bool = False
     """Also feed the previous action to the network, one-hot. The paper does so with the LSTM."""
     last_reward: bool = False

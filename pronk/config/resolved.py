@@ -31,6 +31,7 @@ from pronk.config.knobs import (
     RunConfig,
     TransportConfig,
 )
+from pronk.config.section import Auto
 from pronk.types import UserError
 
 USUAL_ENVS = 16  # per actor, where it fits the batch
@@ -53,7 +54,8 @@ ONLY = Rank()  # a single learner
 class ResolvedNetwork(NetworkConfig):
     """Observation -> policy and value."""
 
-    separate_value: bool
+    separate_value: bool | Auto
+    """`auto` where it depends on the observation, which the network sees first."""
 
 
 class ResolvedActors(ActorsConfig):
@@ -200,11 +202,11 @@ def deal(things: int, among: int, index: int) -> int:
     return max(min(1, things), things // among + (index < things % among))
 
 
-def has_separate_value(network: NetworkConfig) -> bool:
-    """Decide `network.separate_value`: an MLP without a core is small enough to have two."""
+def has_separate_value(network: NetworkConfig) -> bool | Auto:
+    """Decide `network.separate_value` as far as it does not depend on the observation."""
     if network.separate_value != "auto":
         return network.separate_value
-    return network.torso == "mlp" and network.core == "none"
+    return "auto" if network.torso in ("auto", "mlp") and network.core == "none" else False
 
 
 def evaluation_envs(env: EnvConfig, envs_of_an_actor: int) -> int:

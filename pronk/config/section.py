@@ -39,6 +39,21 @@ def as_list(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
+def as_chain(value: Any) -> Any:
+    """Turn `name`, `{name: arguments}` or a list of these into [{name: arguments}, ...]; raise ValueError."""
+    entries = value if isinstance(value, list) else [value]
+    return [_as_entry(entry) for entry in entries]
+
+
+def _as_entry(entry: Any) -> dict[str, Any]:
+    match entry:
+        case str():
+            return {entry: None}
+        case dict() if len(entry) == 1 and isinstance(next(iter(entry)), str):
+            return check_plain(entry)
+    raise ValueError(f"{entry!r} does not fit; write a name, or {{name: {{argument: value}}}}, such as {{resize: 84}}")
+
+
 Auto = Literal["auto"]
 Positive = Annotated[int, Field(gt=0)]
 PositiveFloat = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -48,4 +63,5 @@ Seed = Annotated[int, Field(ge=0)]
 Threads = Annotated[int, Field(gt=0, le=1024)]
 Envs = Annotated[int, Field(gt=0, le=100_000)]
 Kwargs = Annotated[dict[str, Any], BeforeValidator(check_plain)]
+Chain = Annotated[list[dict[str, Any]], BeforeValidator(as_chain)]
 Names = Annotated[list[str], BeforeValidator(as_list)]

@@ -15,6 +15,7 @@ from pronk.config.trees import flat
 from pronk.dashboard import runs
 from pronk.dashboard.columns import columns, number
 from pronk.runs import json_lines
+from pronk.runs.reading import Run, stamp
 
 POINTS = 500  # of a curve, unless asked otherwise: more than one per pixel cannot be seen
 MOST_POINTS = 5000
@@ -38,15 +39,15 @@ def all_runs(folder: Path, _: Question) -> dict[str, Any]:
 def one_run(folder: Path, question: Question) -> dict[str, Any]:
     """All about one run but its curves."""
     name, path = asked_for(folder, question)
-    tree = runs.configuration(path)
+    run = Run(path)
     return {
         "name": name,
         "path": str(path),
         "now": time.time(),
         **runs.overview(path),
-        "config": {key: as_text(value) for key, value in flat(tree).items()},
-        "lag": runs.read_json(path / "lag.json").get("columns"),
-        "actors": runs.read_json(path / "logs" / "actors.json"),
+        "config": {key: as_text(value) for key, value in flat(run.config).items()},
+        "lag": run.read_json("lag.json").get("columns"),
+        "actors": run.read_json("logs/actors.json"),
         "limit": limit(folder, name, path),
         "clips": clips(path),
     }
@@ -77,7 +78,7 @@ def difference(folder: Path, question: Question) -> dict[str, Any]:
     """The keys in which the configurations of several runs differ, and how many are the same in all."""
     known = runs.find(folder)
     names = [name for name in dict.fromkeys(question.get("run", [])) if name in known]
-    trees = [flat(runs.configuration(known[name])) for name in names]
+    trees = [flat(Run(known[name]).config) for name in names]
     keys = dict.fromkeys(key for tree in trees for key in tree)
     rows = [(key, [as_text(tree[key]) if key in tree else None for tree in trees]) for key in keys]
     differing = [{"key": key, "values": values} for key, values in rows if len(set(values)) > 1]
@@ -98,19 +99,19 @@ def clips(path: Path) -> list[dict[str, Any]]:
     found = []
     for file in (path / "videos").glob("*"):
         if file.suffix in CLIPS and file.is_file() and file.resolve().is_relative_to(path.resolve()):
-            _, size, changed = runs.stamp(file)
+            _, size, changed = stamp(file)
             found.append({"name": file.name, "bytes": size, "changed": changed / 1e9})
     return sorted(found, key=lambda one: (one["changed"], one["name"]), reverse=True)
 
 
 def limit(folder: Path, name: str, path: Path) -> dict[str, Any] | None:
     """What `pronk bench` found this machine can do: for this run, or for another one that would be as fast."""
-    own = runs.read_json(path / "bench.json")
+    own = Run(path).read_json("bench.json")
     if number(own.get("limit")) is not None:
         return {**own, "run": name}
     for other, place in runs.find(folder).items():
         if (place / "bench.json").exists() and as_fast(place, path):
-            found = runs.read_json(place / "bench.json")
+            found = Run(place).read_json("bench.json")
             if number(found.get("limit")) is not None:
                 return {**found, "run": other}
     return None
@@ -118,7 +119,7 @@ def limit(folder: Path, name: str, path: Path) -> dict[str, Any] | None:
 
 def as_fast(one: Path, other: Path) -> bool:
     """Whether two configurations do the same work."""
-    trees = runs.configuration(one), runs.configuration(other)
+    trees = Run(one).config, Run(other).config
     return all(trees[0].get(part) == trees[1].get(part) for part in WHAT_SPEED_DEPENDS_ON)
 
 

@@ -29,6 +29,7 @@ import numpy as np
 from pronk.envs.autoreset import AutoresetEnv
 from pronk.envs.frame_skip import frames_per_step
 from pronk.envs.spaces import translation
+from pronk.envs.wrappers import notes_of
 from pronk.layout import Layout
 from pronk.processes.failures import user_traceback
 from pronk.processes.lifeline import die_with_parent
@@ -50,7 +51,7 @@ class AsyncVector:
     def __init__(self, make_one: Callable[[], Any], count: int, timeout: float) -> None:
         example = make_one()
         observation, action, self.encode, self.decode = translation(example.observation_space, example.action_space)
-        self.spec = EnvSpec(observation, action, frames_per_step(example))
+        self.spec = EnvSpec(observation, action, frames_per_step(example), notes=notes_of(example))
         example.close()
         self.count, self.task = count, np.zeros(count, np.int32)
         layout = Layout({**step_specs(self.spec, count)._asdict(), "action": action.array.batched(count)})

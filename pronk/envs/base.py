@@ -6,12 +6,13 @@ with a `make(EnvConfig, count) -> VectorEnv`, one line in `TABLE`, and one line 
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
 
-from pronk.config import Config, ResolvedConfig
+from pronk.config import Config, EnvConfig, ResolvedConfig
 from pronk.config.named import load
 from pronk.types import Array, EnvSpec, Step, Tree, UserError
 
@@ -60,11 +61,31 @@ TIMEOUT_SHARE = 0.8
 
 def make_env(config: Config | ResolvedConfig, count: int) -> VectorEnv:
     """Make the configured environments, with the extra inputs that the configured network asks for."""
-    name = config.env.id
+    settings = played_as(config.env)
+    name = settings.id
     make: Callable[..., VectorEnv] = load(TABLE.get(name, GYMNASIUM))
     if name in TABLE:
-        return with_extra_inputs(make(config.env, count), config)
-    return with_extra_inputs(make(config.env, count, TIMEOUT_SHARE * config.actors.timeout_seconds), config)
+        env = make(settings, count)
+        if name != config.env.id:
+            from pronk.envs.ale_ids import told
+
+            env.spec = dataclasses.replace(env.spec, notes=(told(config.env, settings),))
+    else:
+        env = make(settings, count, TIMEOUT_SHARE * config.actors.timeout_seconds)
+    return with_extra_inputs(env, config)
+
+
+def played_as(config: EnvConfig) -> EnvConfig:
+    """Return the settings that make the environment: those of a built-in kind, if that plays the configured id."""
+    if config.id.startswith("ALE/"):
+        from pronk.envs.ale_ids import as_atari
+
+        config = as_atari(config)
+    if config.id in TABLE:
+        from pronk.envs.wrappers import refuse_wrappers
+
+        refuse_wrappers(config, "its observations have settings of their own: see `pronk show`, section env")
+    return config
 
 
 def with_extra_inputs(env: VectorEnv, config: Config | ResolvedConfig) -> VectorEnv:

@@ -16,7 +16,7 @@ import numpy as np
 from pronk.config import EnvConfig, ResolvedConfig
 from pronk.config.named import find
 from pronk.envs.atari import AtariVector
-from pronk.envs.base import VectorEnv, with_extra_inputs
+from pronk.envs.base import VectorEnv, played_as, with_extra_inputs
 from pronk.envs.catch import boards
 from pronk.envs.gymnasium_ids import creator_of, make_vector, maker_of, single_creator, vector_creator
 from pronk.envs.gymnasium_vector import adapt
@@ -43,7 +43,8 @@ class Filmed(NamedTuple):
 def make_filmed(config: ResolvedConfig, count: int) -> Filmed:
     """Make the configured environments in this process, with pictures if they can be drawn."""
     makers = {"catch": filmed_catch, "atari": filmed_atari}
-    filmed = makers.get(config.env.id, filmed_gymnasium)(config.env, count)
+    settings = played_as(config.env)
+    filmed = makers.get(settings.id, filmed_gymnasium)(settings, count)
     return filmed._replace(env=with_extra_inputs(filmed.env, config))
 
 

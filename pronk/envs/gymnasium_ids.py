@@ -1,7 +1,7 @@
 """Environments by `env.id`: a Gymnasium id, `module:Id`, or `module:attribute` of the user's.
 
 Single environments are stepped by Pronk (`sync_vector.py`, `async_vector.py`), vector classes by themselves
-(`gymnasium_vector.py`). What is done to every single environment before it is stepped belongs into `maker_of`.
+(`gymnasium_vector.py`). `wrappers.py` has what is done to every single environment before it is stepped.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from pronk.envs.base import VectorEnv
 from pronk.envs.gymnasium_vector import adapt
 from pronk.envs.mistakes import check_single, mistakes_explained
 from pronk.envs.sync_vector import SyncVector
+from pronk.envs.wrappers import asked_for, refuse_wrappers, wrapped
 from pronk.types import UserError
 
 # The package that registers the ids with such a beginning when it is imported.
@@ -36,6 +37,7 @@ def make(config: EnvConfig, count: int, timeout: float = 100.0) -> VectorEnv:
     if config.vectorization == "native" and creator is None:
         raise UserError(f"env.vectorization=native: {config.id} has no vector class of its own; use sync or async")
     if creator is not None:
+        refuse_wrappers(config, "its vector class steps many at once; use env.vectorization=sync if it has single ones")
         return adapt(make_vector(config, creator, count))
     make_one = maker_of(config)
     return AsyncVector(make_one, count, timeout) if config.vectorization == "async" else SyncVector(make_one, count)
@@ -51,7 +53,8 @@ def vector_creator(config: EnvConfig) -> Creator | None:
     # and `env.id=atari` makes it.
     if registration.vector_entry_point is None or registration.id.startswith("ALE/"):
         return None
-    if config.vectorization in ("auto", "native") or registration.entry_point is None:
+    wanted = config.vectorization == "native" or (config.vectorization == "auto" and not asked_for(config))
+    if wanted or registration.entry_point is None:
         return lambda **kwargs: gym.make_vec(registration, vectorization_mode="vector_entry_point", **kwargs)
     return None
 
@@ -70,7 +73,7 @@ def maker_of(config: EnvConfig, creator: Creator | None = None) -> Callable[[], 
         with mistakes_explained(config, lambda: creator_of(config)):
             env = creator(**config.kwargs)
         check_single(env, config)
-        return env
+        return wrapped(env, config)
 
     return make_one
 

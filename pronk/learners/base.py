@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from pronk.learners.place import Place
 from pronk.metrics import Experience
 from pronk.processes.interrupts import Interrupted, Interrupts
-from pronk.types import Unroll
+from pronk.types import Array, Unroll
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -46,10 +46,9 @@ class Share(NamedTuple):
     broken: tuple[int, ...] = ()  # learners whose report is not all numbers
 
     @classmethod
-    def of(cls, batch: Unroll, report: dict[str, float], version: int, fresh: bool) -> Share:
+    def of(cls, batch: Unroll, report: dict[str, float], version: int, fresh: Array) -> Share:
         """One learner's."""
-        experience = Experience.of(batch, version, fresh)
-        return cls(version, experience.steps, report, experience)
+        return cls(version, int(batch.valid.sum()), report, Experience.of(batch, version, fresh))
 
     @classmethod
     def merged(cls, shares: Sequence[Share], reduction: str) -> Share:

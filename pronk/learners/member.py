@@ -15,7 +15,8 @@ from pronk.learners.base import Left, Share
 from pronk.learners.collective import Collective, collective
 from pronk.learners.line import Message
 from pronk.learners.place import Place
-from pronk.metrics import Episode, Experience
+from pronk.metrics import Experience
+from pronk.returns import Column, Episode
 from pronk.types import UserError
 
 KEY = "pronk"  # under which learner 0 leaves the port and the token of its lines in the store
@@ -74,8 +75,11 @@ def plain(share: Share) -> Message:
 
 def unplain(message: Message) -> Share:
     """From a line, where every tuple has become a list."""
-    steps, ended, episodes, lag, fresh = message["experience"]
-    experience = Experience(steps, ended, [Episode(*episode) for episode in episodes], lag, fresh)
+    experience = Experience(*message["experience"])
+    experience = experience._replace(
+        columns=[Column(*column) for column in experience.columns],
+        episodes=[Episode(*episode) for episode in experience.episodes],
+    )
     return Share(message["version"], message["valid"], message["report"], experience, tuple(message["broken"]))
 
 

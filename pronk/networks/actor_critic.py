@@ -6,17 +6,23 @@ time.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from torch import Tensor
 
 from pronk.config import NetworkConfig
+from pronk.config.encoders import is_image
+from pronk.networks.auto import auto
 from pronk.networks.base import Network, Output
-from pronk.networks.cores import CORES, Core
+from pronk.networks.codes import Codes
+from pronk.networks.cores import Core, make_core
 from pronk.networks.heads import ValueHead, policy_head
 from pronk.networks.images import Compact, Deep, Nature, OptCnn, Shallow, Small
 from pronk.networks.torsos import Mlp, Torso
-from pronk.types import EnvSpec, Tree, Value, map_tree
+from pronk.types import EnvSpec, Tree, Value, leaves, map_tree
 
-TORSOS: dict[str, type[Torso]] = {
+TORSOS: dict[str, Callable[[Tree, NetworkConfig], Torso]] = {
+    "auto": auto,
     "mlp": Mlp,
     "shallow": Shallow,
     "nature": Nature,
@@ -24,6 +30,7 @@ TORSOS: dict[str, type[Torso]] = {
     "opt_cnn": OptCnn,
     "compact": Compact,
     "small": Small,
+    "codes": Codes,
 }
 
 
@@ -34,8 +41,8 @@ class ActorCritic(Network):
         super().__init__(spec)
         make_torso, seen = TORSOS[config.torso], without_mask(spec.observation)
         self._torso: Torso = make_torso(seen, config)
-        self._value_torso = make_torso(seen, config) if config.separate_value is True else None
-        self._core: Core = CORES[config.core](self._torso.size, config.core_size)
+        self._value_torso = make_torso(seen, config) if has_separate_value(seen, config) else None
+        self._core: Core = make_core(self._torso.size, config)
         self._policy_head = policy_head(self._core.size, spec.action)
         self._value_head = ValueHead(self._core.size)
         self.state_spec = self._core.state_spec
@@ -73,3 +80,12 @@ def without_mask(observation: Tree) -> Tree:
     if not isinstance(observation, dict):
         return observation
     return {key: part for key, part in observation.items() if key != "action_mask"}
+
+
+def has_separate_value(specs: Tree, config: NetworkConfig) -> bool:
+    """Decide `network.separate_value`: without a core, image or text, a torso is small enough to have two."""
+    if config.separate_value != "auto":
+        return config.separate_value
+    if config.core != "none" or config.torso not in ("auto", "mlp"):
+        return False
+    return not any(spec.words or (is_image(spec) and config.torso == "auto") for _, spec in leaves(specs))

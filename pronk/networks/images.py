@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from pronk.config import NetworkConfig
+from pronk.config.encoders import channels_first, is_image, picture
 from pronk.networks.initialise import orthogonal
 from pronk.networks.torsos import Flat, Torso
 from pronk.types import ArraySpec, Tree, UserError, leaves
@@ -30,24 +31,27 @@ class ImageTorso(Torso):
     def __init__(self, specs: Tree, config: NetworkConfig) -> None:
         super().__init__(specs, config)
         named = dict(leaves(specs))
-        self._images = {path: spec for path, spec in named.items() if is_image(spec)}
-        shapes = [planes(torch.zeros(1, *spec.shape), spec).shape[1:] for spec in self._images.values()]
-        if len({shape[1:] for shape in shapes}) != 1:
+        self._images = {path: spec for path, spec in named.items() if can_be_image(spec)}
+        sizes = {picture(spec)[1:] for spec in self._images.values()}
+        if len(sizes) != 1:
             raise UserError(
                 f"network.torso={config.torso} needs images of one size (arrays of rank 3 or 4) in the observation; "
-                f"it has {[spec.shape for spec in named.values()]}; try network.torso=mlp"
+                f"it has {[spec.shape for spec in named.values()]}; try network.torso=auto"
             )
-        depth = sum(shape[0] for shape in shapes)
-        self._convolutions = self.convolutions(depth)
+        height, width = sizes.pop()
+        channels = self.channels(list(self._images.values()))
+        self._convolutions = self.convolutions(channels)
         try:
-            flat = self._convolutions(torch.zeros(1, depth, *shapes[0][1:])).numel()
+            shape = self._convolutions(torch.zeros(1, channels, height, width)).shape
         except RuntimeError:
             raise UserError(
-                f"network.torso={config.torso}: an image of {shapes[0][1]}x{shapes[0][2]} is too small for it; "
+                f"network.torso={config.torso}: an image of {height}x{width} is too small for it; "
                 "try network.torso=small or network.torso=compact"
             ) from None
-        self._linear = orthogonal(nn.Linear(flat, self.features), RELU_GAIN)
-        self._standardise = config.standardise
+        self._pools = config.pooling == "average"
+        self._linear = orthogonal(nn.Linear(shape[1] if self._pools else shape.numel(), self.features), RELU_GAIN)
+        self._norm = nn.LayerNorm(self.features) if config.layer_norm else nn.Identity()
+        self._standardise = is_standardised(config)
         self._others = [path for path in named if path not in self._images]
         self._flat = Flat({path: named[path] for path in self._others})
         self.size = self.features + self._flat.size
@@ -56,15 +60,23 @@ class ImageTorso(Torso):
         """[M, channels, H, W] -> [M, C, h, w], activated."""
         raise NotImplementedError
 
+    def channels(self, images: list[ArraySpec]) -> int:
+        """Return the number of channels of what `pictures` returns."""
+        return sum(picture(spec)[0] for spec in images)
+
+    def pictures(self, images: list[Tensor]) -> Tensor:
+        """Images [M, C, H, W] as they come -> [M, channels, H, W], what the convolutions see."""
+        scaled = [in_unit_range(image) for image in images]
+        stacked = torch.cat(scaled, 1) if len(scaled) > 1 else scaled[0]
+        return standardised(stacked) if self._standardise else stacked
+
     def forward(self, observation: Tree) -> Tensor:
         """[M, size]."""
         arrays = dict(leaves(observation))
-        pictures = [planes(arrays[path], spec) for path, spec in self._images.items()]
-        stacked = torch.cat(pictures, 1) if len(pictures) > 1 else pictures[0]
-        if self._standardise:
-            stacked = standardised(stacked)
-        stacked = stacked.contiguous(memory_format=torch.channels_last)
-        features = torch.relu(self._linear(self._convolutions(stacked).flatten(1)))
+        seen = self.pictures([planes(arrays[path], spec) for path, spec in self._images.items()])
+        seen = self._convolutions(seen.contiguous(memory_format=torch.channels_last))
+        seen = seen.mean((2, 3)) if self._pools else seen.flatten(1)
+        features = torch.relu(self._norm(self._linear(seen)))
         if not self._others:
             return features
         return torch.cat([features, self._flat({path: arrays[path] for path in self._others})], -1)
@@ -164,28 +176,30 @@ def conv_stack(inputs: int, *layers: tuple[int, int, int]) -> nn.Module:
     return nn.Sequential(*modules)
 
 
-def is_image(spec: ArraySpec) -> bool:
-    """A picture, or a stack of colour pictures; not labels."""
-    return len(spec.shape) in (3, 4) and not spec.categories
+def can_be_image(spec: ArraySpec) -> bool:
+    """Whether an entry is an image to somebody who asked for an image torso: any array of rank 3 or 4 is."""
+    return is_image(spec) or (len(spec.shape) in (3, 4) and not spec.categories)
+
+
+def is_standardised(config: NetworkConfig) -> bool:
+    """Decide `network.standardise`."""
+    return config.torso == "auto" if config.standardise == "auto" else config.standardise
 
 
 def planes(array: Tensor, spec: ArraySpec) -> Tensor:
-    """Images [M, ...] as floats [M, C, H, W]; bytes scaled to [0, 1]."""
-    if len(spec.shape) == 4:  # a stack of colour pictures [S, H, W, 3]
-        array = array.permute(0, 1, 4, 2, 3).flatten(1, 2)
-    elif not channels_first(spec.shape):
-        array = array.permute(0, 3, 1, 2)
-    return array.float().mul_(1 / 255) if spec.dtype == "uint8" else array.float()
+    """Images [M, ...] as [M, C, H, W], a view where possible."""
+    if len(spec.shape) == 2:
+        return array.unsqueeze(1)
+    if not channels_first(spec.shape[-3:]):
+        array = array.movedim(-1, -3)
+    return array.flatten(1, 2) if len(spec.shape) == 4 else array  # a stack: the oldest picture first
+
+
+def in_unit_range(images: Tensor) -> Tensor:
+    """Images as floats; bytes scaled to [0, 1]."""
+    return images.float().mul_(1 / 255) if images.dtype == torch.uint8 else images.float()
 
 
 def standardised(pictures: Tensor) -> Tensor:
     """Each of [M, C, H, W] with mean 0 and deviation 1; an even one becomes 0."""
     return functional.layer_norm(pictures, pictures.shape[1:], eps=EVEN)
-
-
-def channels_first(shape: tuple[int, ...]) -> bool:
-    """Pictures are mostly square: the odd axis out holds the channels. Else the shorter end does, or the last one."""
-    first, middle, last = shape
-    if (first == middle) != (middle == last):
-        return middle == last
-    return first < last

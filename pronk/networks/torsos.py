@@ -14,23 +14,26 @@ from torch.nn import functional
 
 from pronk.config import NetworkConfig
 from pronk.networks.initialise import orthogonal
-from pronk.networks.text import HIDDEN, TextEncoder
+from pronk.networks.labels import LabelEncoder, has_many_classes
+from pronk.networks.text import TextEncoder
 from pronk.types import ArraySpec, Tree, leaves
 
 ACTIVATIONS = {"relu": nn.ReLU, "tanh": nn.Tanh}
 
 
 class Flat(nn.Module):
-    """The observation as one vector of floats; texts as the features of an encoder each."""
+    """The observation as one vector of floats; texts, and labels of very many classes, have an encoder each."""
 
     def __init__(self, specs: Tree) -> None:
         super().__init__()
         self._specs = dict(leaves(specs))
-        texts = [path for path, spec in self._specs.items() if spec.words]
-        self._texts = {path: f"text_{index}" for index, path in enumerate(texts)}
-        self._encoders = nn.ModuleDict({name: TextEncoder(self._specs[path]) for path, name in self._texts.items()})
-        plain = [spec for spec in self._specs.values() if not spec.words]
-        self.size = sum(sum(spec.categories) or spec.size for spec in plain) + HIDDEN * len(texts)
+        made = {path: encoder for path, spec in self._specs.items() if (encoder := encoder_for(spec))}
+        # Names of modules may hold no dots, paths may.
+        self._names = {path: f"entry_{index}" for index, path in enumerate(made)}
+        self._encoders = nn.ModuleDict({self._names[path]: encoder for path, encoder in made.items()})
+        plain = [spec for path, spec in self._specs.items() if path not in made]
+        self.size = sum(sum(spec.categories) or spec.size for spec in plain)
+        self.size += sum(encoder.size for encoder in made.values())
 
     def forward(self, observation: Tree) -> Tensor:
         """[M, size]."""
@@ -39,9 +42,16 @@ class Flat(nn.Module):
         return parts[0] if len(parts) == 1 else torch.cat(parts, -1)
 
     def _encoded(self, path: str, array: Tensor) -> Tensor:
-        if path in self._texts:
-            return self._encoders[self._texts[path]](array)
+        if path in self._names:
+            return self._encoders[self._names[path]](array)
         return encode(array, self._specs[path])
+
+
+def encoder_for(spec: ArraySpec) -> TextEncoder | LabelEncoder | None:
+    """Make the encoder of an entry that needs weights of its own."""
+    if spec.words:
+        return TextEncoder(spec)
+    return LabelEncoder(spec) if has_many_classes(spec) else None
 
 
 def encode(array: Tensor, spec: ArraySpec) -> Tensor:
@@ -77,10 +87,16 @@ class Mlp(Torso):
         self._flat = Flat(specs)
         layers: list[nn.Module] = []
         for inputs, outputs in itertools.pairwise([self._flat.size, *config.hidden]):
-            layers += [orthogonal(nn.Linear(inputs, outputs), 2**0.5), ACTIVATIONS[config.activation]()]
+            layers += hidden_layer(inputs, outputs, config.activation, config.layer_norm)
         self._layers = nn.Sequential(*layers)
         self.size = config.hidden[-1] if config.hidden else self._flat.size
 
     def forward(self, observation: Tree) -> Tensor:
         """[M, size]."""
         return self._layers(self._flat(observation))
+
+
+def hidden_layer(inputs: int, outputs: int, activation: str, layer_norm: bool) -> list[nn.Module]:
+    """A fully connected layer and its activation, with a LayerNorm between them if asked for."""
+    norm = [nn.LayerNorm(outputs)] if layer_norm else []
+    return [orthogonal(nn.Linear(inputs, outputs), 2**0.5), *norm, ACTIVATIONS[activation]()]

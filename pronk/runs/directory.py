@@ -24,7 +24,7 @@ from pronk.config import Config, read_yaml, validate
 from pronk.runs.atomic import write_atomically
 from pronk.runs.checkpoint import Checkpoints
 from pronk.runs.json_lines import plain
-from pronk.runs.reading import RUNS, find_run_path, require_run
+from pronk.runs.reading import RUNS, find_run_path, require_run, runs_below
 from pronk.types import UserError
 
 
@@ -133,10 +133,10 @@ def newest_run_of(source: str) -> RunDirectory:
     """The newest run under runs/ that was made from a preset or file and has no name of its own."""
     name = plain_name(Path(source).name)
     made = rf"{re.escape(name)}-\d{{8}}-\d{{6}}(-\d+)?"
-    runs = [path.parent for path in RUNS.glob("*/config.yaml") if re.fullmatch(made, path.parent.name)]
+    runs = [run for run in runs_below(RUNS) if re.fullmatch(made, run.name)] if RUNS.is_dir() else []
     if not runs:
         raise UserError(f"no run of {source} under {RUNS}/ yet; train it first, or name a run directory")
-    return RunDirectory.open(max(runs, key=lambda path: (path / "config.yaml").stat().st_mtime))
+    return RunDirectory(runs[0].path)
 
 
 def make_new(parent: Path, name: str) -> Path:

@@ -11,8 +11,9 @@ import json
 import math
 import os
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, TypeVar
 
+T = TypeVar("T")
 READ_WHOLE = 1024  # bytes for each point asked for: a stretch up to this long is read whole
 GLANCE = 4 * 1024  # bytes read at one place; a line of metrics has about 450
 LONGEST_LINE = 1024 * 1024  # bytes; a file without line ends for longer is none of ours
@@ -171,12 +172,12 @@ def parse(text: bytes) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def thinned(lines: list[dict[str, Any]], points: int) -> list[dict[str, Any]]:
-    """At most `points`, evenly spaced, the first and the last among them."""
-    if len(lines) <= points:
-        return lines
-    step = (len(lines) - 1) / max(1, points - 1)
-    return [lines[round(number * step)] for number in range(points)]
+def thinned(items: list[T], points: int) -> list[T]:
+    """At most `points` of them, evenly spaced, the first and the last among them."""
+    if len(items) <= points:
+        return items
+    step = (len(items) - 1) / max(1, points - 1)
+    return [items[round(number * step)] for number in range(points)]
 
 
 def as_json(line: dict[str, Any]) -> str:

@@ -1,38 +1,44 @@
-"""Reads runs, as training left them or is writing them now; needs no torch and changes nothing.
+"""The reader of run directories: `pronk runs`, plots, the dashboard, `pronk bench` and `pronk push` all use it.
 
-What is read is what there is: a torn last line, a run of another version and one that has not begun all have an answer.
+It imports no torch and changes nothing. It reads runs that are being written, and runs of other versions of Pronk: a
+file that is missing, torn or unknown counts as empty.
 """
 
 from __future__ import annotations
 
 import fcntl
+import functools
 import json
 import math
 import os
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from pronk.config import Config, read_yaml
+import yaml
+
+from pronk.config import Config, plain_yaml
 from pronk.config.errors import nearest
+from pronk.config.renamed import rename_keys
 from pronk.config.trees import flat
 from pronk.runs import json_lines
 from pronk.types import UserError
 
 RUNS = Path("runs")
+DEPTH = 3  # folders to look into: runs/sweep/group/run-1
 ENDED = ("finished", "solved", "interrupted", "failed")  # the outcomes of a summary.json
-WHOLE = 8 * 2**20  # bytes of metrics that are read whole; of more, lines are picked
+WHOLE = 2 * 2**20  # bytes of metrics that are read completely; of a longer file, about LINES lines are
+LINES = 2_000
 WINDOW = 100  # episodes behind a return that counts as the best; as in metrics.py
 
 
 @dataclass(frozen=True)
 class Run:
-    """A run directory, read when asked and then remembered. `Run(path)` again looks anew."""
+    """A run directory. Each file is read when it is first needed, and once; make another `Run` to read it again."""
 
     path: Path
-    most_lines: int = field(default=5_000, kw_only=True)
-    """Of metrics, where the file is too long to be read whole."""
 
     @property
     def name(self) -> str:
@@ -40,19 +46,26 @@ class Run:
         return self.path.resolve().name
 
     @cached_property
+    def config(self) -> dict[str, Any]:
+        """config.yaml as it was written, not validated."""
+        file = self.path / "config.yaml"
+        return read_config(file, stamp(file))
+
+    @cached_property
     def settings(self) -> dict[str, Any]:
-        """`section.key` -> value, with this version's defaults for keys that the run's version did not have."""
-        return {**flat(Config().model_dump()), **flat(read_yaml(self.path / "config.yaml"))}
+        """`section.key` -> value, under today's names, with today's defaults for keys that the run does not have."""
+        defaults = default_config()
+        return {**flat(defaults), **flat(rename_keys(self.config, defaults)[0])}
 
     @cached_property
     def metrics(self) -> list[dict[str, Any]]:
-        """The lines of metrics.jsonl, oldest first; of a very long file a part, evenly spread, with its last line."""
-        return json_lines.read(self.path / "metrics.jsonl", self.most_lines, whole=WHOLE).lines
+        """The lines of metrics.jsonl, oldest first; of a long file a part, evenly spread, with its last line."""
+        return json_lines.read(self.path / "metrics.jsonl", LINES, whole=WHOLE).lines
 
     @cached_property
     def evaluations(self) -> list[dict[str, Any]]:
         """The lines of eval.jsonl, likewise; none where the run was not evaluated."""
-        return json_lines.read(self.path / "eval.jsonl", self.most_lines, whole=WHOLE).lines
+        return json_lines.read(self.path / "eval.jsonl", LINES, whole=WHOLE).lines
 
     @cached_property
     def last(self) -> dict[str, Any]:
@@ -64,60 +77,93 @@ class Run:
     @cached_property
     def summary(self) -> dict[str, Any]:
         """summary.json; empty where there is none, or where the run has gone on since."""
-        try:
-            summary = json.loads((self.path / "summary.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return {}
-        if not isinstance(summary, dict) or (summary.get("updates") or 0) < (self.last.get("updates") or 0):
-            return {}
-        return summary
+        summary = read_json(self.path / "summary.json")
+        return {} if number(summary.get("updates")) < number(self.last.get("updates")) else summary
 
     @cached_property
     def state(self) -> str:
-        """`running`, one of ENDED, or `killed`: no process holds it, and it had no time to say why."""
+        """`running`, one of ENDED, `killed` (the process ended without a summary) or `unknown` to this version."""
         if is_locked(self.path):
             return "running"
+        if not self.summary:
+            return "killed"
         outcome = self.summary.get("outcome")
-        return outcome if outcome in ENDED else "killed"
+        return outcome if outcome in ENDED else "unknown"
+
+    @property
+    def failure(self) -> str | None:
+        """Why a failed run failed, where it says so."""
+        reason = self.summary.get("failure") if self.state == "failed" else None
+        return reason if isinstance(reason, str) and reason else None
 
     @cached_property
     def best_return(self) -> float | None:
         """The highest mean return over 100 episodes (over fewer, where there never were so many)."""
         lines = [line for line in self.metrics if is_number(line.get("episode_return"))]
-        full = [line for line in lines if (line.get("episodes") or 0) >= WINDOW]
+        full = [line for line in lines if number(line.get("episodes")) >= WINDOW]
         return max((line["episode_return"] for line in full or lines), default=None)
-
-    def overview(self) -> dict[str, Any]:
-        """A row of a table of runs; None for what is not known yet."""
-        steps, seconds = self.last.get("env_steps"), self.last.get("wall_seconds")
-        return {
-            "run": str(self.path),
-            "name": self.name,
-            "state": self.state,
-            "env_steps": steps or 0,
-            "best_return": self.best_return,
-            "last_return": self.last.get("episode_return"),
-            "steps_per_second": round(steps / seconds, 1) if steps and seconds else None,
-            "wall_seconds": seconds or 0.0,
-            "started": self.started,
-        }
 
     @property
     def started(self) -> float:
         """When it was started or last resumed, in seconds since 1970."""
-        try:
-            return (self.path / "config.yaml").stat().st_mtime
-        except OSError:
-            return 0.0
+        return stamp(self.path / "config.yaml")[2] / 1e9
+
+    def read_json(self, name: str) -> dict[str, Any]:
+        """The object in one of its other files, such as `lag.json`; empty where there is none."""
+        return read_json(self.path / name)
+
+    def overview(self) -> dict[str, Any]:
+        """A row of a table of runs; None for what is not known yet."""
+        steps, seconds = number(self.last.get("env_steps")), number(self.last.get("wall_seconds"))
+        return {
+            "run": str(self.path),
+            "name": self.name,
+            "state": self.state,
+            "failure": self.failure,
+            "env_steps": steps,
+            "best_return": self.best_return,
+            "last_return": self.last.get("episode_return"),
+            "steps_per_second": round(steps / seconds, 1) if steps and seconds else None,
+            "wall_seconds": seconds,
+            "started": self.started,
+        }
+
+
+# ---- which runs there are
+
+
+def is_run(path: Path) -> bool:
+    """Whether there is a run at this path."""
+    return (path / "config.yaml").is_file()
+
+
+def run_paths(folder: Path, depth: int = DEPTH) -> Iterator[Path]:
+    """The runs in a folder and in the folders in it, sorted by path; the folder itself, if it is a run."""
+    if is_run(folder):
+        yield folder
+        return  # nothing is looked for inside a run
+    try:
+        inside = sorted(entry.name for entry in os.scandir(folder) if entry.is_dir() and entry.name[0] != ".")
+    except OSError:
+        return
+    for name in inside if depth > 0 else ():
+        yield from run_paths(folder / name, depth - 1)
+
+
+def runs_below(folder: Path) -> list[Run]:
+    """The runs in a folder, newest first."""
+    if not folder.is_dir():
+        raise UserError(f"no directory {folder}; `pronk train` makes runs/")
+    return sorted(map(Run, run_paths(folder)), key=lambda run: (run.started, run.name), reverse=True)
 
 
 def find_run_path(name: str) -> Path:
     """A run's directory by its path, by its name under runs/, or `last` for the newest there."""
     if name == "last":
-        candidates = [path.parent for path in RUNS.glob("*/config.yaml")]
-        if not candidates:
+        newest = runs_below(RUNS)[:1] if RUNS.is_dir() else []
+        if not newest:
             raise UserError("there is no run under runs/ yet; start one with `pronk train cartpole`")
-        return max(candidates, key=lambda path: (path / "config.yaml").stat().st_mtime)
+        return newest[0].path
     path = Path(name)
     if not path.exists() and (RUNS / name).exists():
         path = RUNS / name
@@ -127,34 +173,62 @@ def find_run_path(name: str) -> Path:
 def require_run(path: Path) -> Path:
     """The path, if there is a run at it."""
     if not path.is_dir():
-        known = [found.name for found in RUNS.glob("*") if found.is_dir()]
+        known = [found.relative_to(RUNS).as_posix() for found in run_paths(RUNS)]
         raise UserError(f"no run directory {path}{nearest(path.name, known)}")
-    if not (path / "config.yaml").is_file():
+    if not is_run(path):
         raise UserError(f"{path} is not a run directory: it has no config.yaml")
     return path
 
 
-def runs_below(folder: Path) -> list[Run]:
-    """The runs in a folder and in the folders in it, newest first."""
-    if not folder.is_dir():
-        raise UserError(f"no directory {folder}; `pronk train` makes runs/")
-    found = {path.parent for pattern in ("*/config.yaml", "*/*/config.yaml") for path in folder.glob(pattern)}
-    return sorted(map(Run, found), key=lambda run: (run.started, run.name), reverse=True)
-
-
 def find_runs(names: list[str]) -> list[Run]:
-    """Runs by name, each once. A directory that is not a run stands for all the runs in it."""
-    paths: dict[Path, None] = {}
+    """Runs by name, each once. A directory that is not a run stands for all the runs in it, oldest first."""
+    paths: dict[Path, Path] = {}
     for name in names:
         folder = Path(name)
-        inside = runs_below(folder) if folder.is_dir() and not (folder / "config.yaml").exists() else []
+        inside = runs_below(folder) if folder.is_dir() else []
         for path in [run.path for run in reversed(inside)] or [find_run_path(name)]:
-            paths.setdefault(path)
-    return [Run(path) for path in {path.resolve(): path for path in paths}.values()]
+            paths.setdefault(path.resolve(), path)
+    return [Run(path) for path in paths.values()]
+
+
+# ---- files
+
+
+@functools.lru_cache(4096)
+def read_config(path: Path, _: tuple[int, ...]) -> dict[str, Any]:
+    """The mapping in a config.yaml. The second argument tells one content of the file from the next."""
+    try:
+        tree = plain_yaml.parse(path.read_text(encoding="utf-8"), plain_yaml.FastLoader)
+    except (OSError, ValueError, yaml.YAMLError):
+        return {}
+    return tree if isinstance(tree, dict) else {}
+
+
+@functools.cache
+def default_config() -> dict[str, Any]:
+    return Config().model_dump()
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in a file of JSON; empty where there is none."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def stamp(path: Path) -> tuple[int, int, int]:
+    """Inode, size and time of change in nanoseconds; changes when the file does."""
+    try:
+        status = path.stat()
+    except OSError:
+        return (0, 0, 0)
+    return (status.st_ino, status.st_size, status.st_mtime_ns)
 
 
 def is_locked(path: Path) -> bool:
-    """Whether a process trains here now: the kernel drops its lock with the process, however it ends.
+    """Whether a process trains this run now. The kernel drops its lock with the process, however it ends.
 
     Asking takes a shared lock for an instant; `RunDirectory.locked` tries again for that reason.
     """
@@ -173,13 +247,21 @@ def is_locked(path: Path) -> bool:
     return False
 
 
+# ---- values
+
+
 def is_number(value: Any) -> bool:
-    """A finite one; metrics have null where a value is not known yet."""
+    """Whether it is a finite number; metrics have null where a value is not known yet."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
+def number(value: Any) -> Any:
+    """The number, or 0 where it is none."""
+    return value if is_number(value) else 0
+
+
 def return_text(value: Any) -> str:
-    """A return for people; more digits where it is small."""
+    """Format a return, with more digits where it is small."""
     if not is_number(value):
         return "-"
     return f"{value:,.1f}" if abs(value) >= 10 else f"{value:.2f}"

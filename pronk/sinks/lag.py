@@ -12,8 +12,9 @@ from pronk.runs.status_file import write_status
 class LagHistogram:
     """Writes counts that somebody else keeps whenever a line of metrics comes."""
 
-    def __init__(self, path: Path, lags: Mapping[int, int]) -> None:
-        self._path, self._lags = path, lags
+    def __init__(self, path: Path, lags: Mapping[int, int], replayed: Mapping[int, int] | None = None) -> None:
+        """`lags` and `replayed` map an age in updates to the number of columns of that age."""
+        self._path, self._lags, self._replayed = path, lags, replayed if replayed is not None else {}
 
     def __enter__(self) -> LagHistogram:
         return self
@@ -21,6 +22,12 @@ class LagHistogram:
     def __exit__(self, *_: object) -> None: ...
 
     def write(self, line: dict[str, Any]) -> None:
-        """All counts, anew."""
-        columns = {str(lag): count for lag, count in sorted(self._lags.items())}
-        write_status(self._path, {"updates": line["updates"], "columns": columns})
+        """Write all counts anew; those of replayed columns where there are any."""
+        status: dict[str, Any] = {"updates": line["updates"], "columns": sorted_counts(self._lags)}
+        if self._replayed:
+            status["replayed"] = sorted_counts(self._replayed)
+        write_status(self._path, status)
+
+
+def sorted_counts(lags: Mapping[int, int]) -> dict[str, int]:
+    return {str(lag): count for lag, count in sorted(lags.items())}

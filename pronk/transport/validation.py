@@ -29,6 +29,7 @@ def validate_unroll(unroll: Unroll, specs: Tree, newest: int) -> None:
     between(unroll.discount, 0, 1, "discount")
     between(unroll.version, 0, newest, "version")
     between(unroll.task, 0, None, "task")
+    between(unroll.environment, 0, None, "environment")
     between(unroll.episode_length, 0, None, "episode_length")
     if specs["action"].categories:
         between(unroll.log_prob, None, 1e-3, "log_prob")  # of a choice; of a real number it is a density

@@ -148,7 +148,7 @@ def test_a_training_that_cannot_start_is_explained_in_one_line(cli, arguments, w
 def test_a_directory_that_is_in_use_is_not_overwritten(cli, tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").write_text("precious")
-    assert_mistake(cli("train", "catch", *SHORT, "--run-dir", "mine"), "mine", "--resume")
+    assert_mistake(cli("train", "catch", *SHORT, "--run-dir", "mine"), "mine", "resume the run")
     assert [file.name for file in (tmp_path / "mine").iterdir()] == ["thesis.tex"]
 
 

@@ -36,8 +36,9 @@ def test_one_process_has_one_actor_and_one_thread():
     assert (config.actors.count, config.learner.threads) == (1, 1)
 
 
-def test_a_value_network_is_separate_where_there_is_no_core():
-    assert resolved("catch").network.separate_value is True
+def test_a_value_network_is_never_separate_with_a_core():
+    assert resolved("catch").network.separate_value == "auto"  # the observation decides
+    assert resolved("catch", "network.torso=deep").network.separate_value is False
     assert resolved("catch", "network.core=lstm").network.separate_value is False
 
 
@@ -66,7 +67,8 @@ def test_only_what_shows_later_is_left_open():
     tree = resolved("catch").model_dump()
     sections = {name: section for name, section in tree.items() if isinstance(section, dict)}
     left = [f"{name}.{key}" for name, section in sections.items() for key, value in section.items() if value == "auto"]
-    assert left == ["env.vectorization", "learner.device", "gateway.max_actors"]
+    network = ["network.torso", "network.standardise", "network.separate_value"]  # the observation decides
+    assert left == ["env.vectorization", *network, "learner.device", "gateway.max_actors"]
 
 
 # ---- files
@@ -102,7 +104,6 @@ def test_the_record_is_of_all_learners_and_not_of_where_they_ran():
     assert (written.learners.count, written.learners.rank, written.learners.address) == (2, None, None)
     assert (written.actors.count, written.learner.threads, written.learner.batch_size) == ("auto", "auto", 32)
     assert isinstance(written.actors.envs, int)
-    assert isinstance(written.network.separate_value, bool)
 
 
 # ---- several learners

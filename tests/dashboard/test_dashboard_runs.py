@@ -8,18 +8,19 @@ import threading
 from pathlib import Path
 
 import pytest
-from made_runs import add_the_rest, make_run
+from made_runs import add_the_rest, made_run, make_run
 from processes import SIZES, Training, wait_until
 
 from pronk.dashboard import answers, runs
 from pronk.runs.directory import RunDirectory
+from pronk.runs.reading import ENDED, is_locked, runs_below
 
 
 def state_of(path: Path) -> str:
     return runs.overview(path)["state"]
 
 
-@pytest.mark.parametrize("outcome", runs.ENDED)
+@pytest.mark.parametrize("outcome", ENDED)
 def test_the_summary_says_how_it_ended(tmp_path: Path, outcome: str) -> None:
     assert state_of(make_run(tmp_path / "run", 5, outcome)) == outcome
 
@@ -31,6 +32,19 @@ def test_a_run_without_a_last_word_was_killed(tmp_path: Path) -> None:
     with open(resumed / "metrics.jsonl", "a") as file:
         file.write(json.dumps({"updates": 10_000}) + "\n")
     assert state_of(resumed) == "killed", "the summary is of the session before"
+
+
+def test_the_dashboard_and_pronk_runs_say_the_same(tmp_path: Path) -> None:
+    made_run(tmp_path / "solved", returns=[90.0, 80.0, 10.0, 30.0, 20.0], outcome="solved")
+    made_run(tmp_path / "deep" / "down" / "failed", returns=[3.0, 1.0], outcome="failed", failure="no bananas")
+    make_run(tmp_path / "long", 10_000, None)
+    rows = {row["name"]: row for row in answers.all_runs(tmp_path, {})["runs"]}
+    listed = {str(run.path.relative_to(tmp_path)): run.overview() for run in runs_below(tmp_path)}
+    assert rows.keys() == listed.keys() == {"solved", "deep/down/failed", "long"}
+    for name, row in rows.items():
+        run = listed[name]
+        shown = (row["state"], row["failure"], row["best"], row["latest"]["env_steps"])
+        assert shown == (run["state"], run["failure"], run["best_return"], run["env_steps"])
 
 
 def test_whoever_holds_the_lock_is_running(tmp_path: Path) -> None:
@@ -45,7 +59,7 @@ def test_looking_never_keeps_a_training_from_starting(tmp_path: Path) -> None:
 
     def look() -> None:
         while not over.is_set():
-            runs.is_locked(run)
+            is_locked(run)
 
     looking = [threading.Thread(target=look) for _ in range(2)]
     for thread in looking:

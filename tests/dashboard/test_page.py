@@ -84,7 +84,7 @@ def visit(driver: Any, folder: Path) -> Iterator[Visitor]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Three runs: one with everything, one of another version, one that is torn."""
+    """Four runs: one with everything, one of another version, one that is torn, one that failed."""
     whole = make_run(tmp_path / "whole <b>&", 150, "solved")
     add_the_rest(whole)
     (whole / "videos").mkdir()
@@ -97,14 +97,17 @@ def folder(tmp_path: Path) -> Path:
     with open(torn / "metrics.jsonl", "ab") as file:
         file.write(b'\xff\xfe{"env_steps": 12, "loss"\n{"env_steps": 99999999, "los')
     (torn / "config.yaml").write_text("env: [")
+    failed = make_run(tmp_path / "failed", 60, "failed")
+    summary = json.loads((failed / "summary.json").read_text())
+    (failed / "summary.json").write_text(json.dumps({**summary, "failure": "actor 0: ValueError: no <i>bananas</i>"}))
     return tmp_path
 
 
 def test_every_page_of_every_kind_of_run_opens_without_a_complaint(driver: Any, folder: Path) -> None:
     with visit(driver, folder) as page:
         page.open()
-        assert page.text("#folder").startswith("3 in ")
-        assert {"solved", "unknown", "killed"} <= set(page.text("#runs").split())
+        assert page.text("#folder").startswith("4 in ")
+        assert {"solved", "unknown", "killed", "failed"} <= set(page.text("#runs").split())
         page.open("run?run=whole%20%3Cb%3E%26")
         assert page.text("h1") == "whole <b>&"
         assert "of the machine's limit" in page.text("#tiles")
@@ -118,6 +121,9 @@ def test_every_page_of_every_kind_of_run_opens_without_a_complaint(driver: Any, 
         page.open("run?run=torn")
         assert "config.yaml cannot be read" in page.text("#config")
         assert page.run("return document.body.dataset.steps") == str(59 * 4096)
+        assert page.text("#failure") == ""
+        page.open("run?run=failed")
+        assert page.text("#failure") == "actor 0: ValueError: no <i>bananas</i>"
         page.open("compare?run=whole%20%3Cb%3E%26&run=other")
         assert "loss.discount" in page.text("#settings")
 

@@ -58,10 +58,12 @@ def test_an_atari_id_is_what_gymnasium_makes_of_it():
         make(config.model_copy(update={"vectorization": "native"}), 2)
 
 
-def test_text_in_an_observation_is_left_out():
+def test_text_in_an_observation_is_seen():
     space = gym.spaces.Dict({"picture": gym.spaces.Box(0, 1, (2,)), "mission": gym.spaces.Text(9)})
     spec, encode = observation_encoder(space)
-    assert set(spec) == set(encode({"picture": np.zeros((3, 2)), "mission": ("go", "to", "it")})) == {"picture"}
+    seen = encode({"picture": np.zeros((3, 2)), "mission": ("go", "to", "it")})
+    assert set(spec) == set(seen) == {"mission", "picture"}
+    assert (seen["mission"].shape, spec["mission"].words) == ((3, 9), 1000)
 
 
 @pytest.mark.parametrize(

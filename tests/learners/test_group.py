@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 import torch
 from test_learner import LSTM, batch_for, configured, learner_of, step, weights_of
@@ -74,7 +75,9 @@ def update(group: Group, learner: Learner, batch: Unroll) -> Update:
 
 def share_of(learner: Learner, batch: Unroll) -> Share:
     report = learner.gradient(batch, lambda: None)
-    return Share.of(map_unroll(lambda tensor: tensor.numpy(), batch), report, learner.version, True)
+    return Share.of(
+        map_unroll(lambda tensor: tensor.numpy(), batch), report, learner.version, np.ones(batch.version.shape[0], bool)
+    )
 
 
 def be(rank: int, group: Group, learner: Learner, valid: tuple[float, float]) -> list[Update]:

@@ -42,6 +42,7 @@ def batch_of(action, reward, *, log_prob=UNIFORM, discount=1.0, valid=True, obse
         state={},
         version=filled(0, shape[1:], torch.int64),
         task=filled(0, shape[1:], torch.int32),
+        environment=filled(0, shape[1:], torch.int64),
     )
 
 

@@ -38,7 +38,11 @@ ACTIONS = {
     "number": spaces.Box(-2, 2, ()),
     "numbers": spaces.Box(-2, 2, (2, 2)),
 }
-CORES = {"none": {}, "lstm": {"core": "lstm", "core_size": 6}, "separate": {"separate_value": True}}
+CORES = {
+    "none": {"separate_value": False},
+    "lstm": {"core": "lstm", "core_size": 6},
+    "separate": {"separate_value": True},
+}
 CHOICE = ActionSpec((), (3,))
 
 
@@ -197,8 +201,24 @@ def test_separate_value_shares_no_weight_with_the_policy():
     assert not of_value & of_policy
 
 
+@pytest.mark.parametrize(
+    ("name", "config", "separate"),
+    [
+        ("vector", {}, True),
+        ("labels", {}, True),
+        ("vector", {"torso": "mlp"}, True),
+        ("vector", {"core": "lstm"}, False),
+        ("image", {}, False),
+        ("image", {"torso": "small"}, False),
+        ("image", {"torso": "mlp"}, True),
+    ],
+)
+def test_a_value_torso_is_separate_where_it_is_small(name, config, separate):
+    assert (network_of(spec_of(name), **config)._value_torso is not None) == separate
+
+
 def test_shared_torso_learns_from_both():
-    network = network_of(spec_of("vector"))
+    network = network_of(spec_of("vector"), separate_value=False)
     output = network(observations_of("vector"), *random_inputs(network))
     shared = next(iter(network.parameters()))
     for part in (output.value.sum(), output.policy.square().sum()):

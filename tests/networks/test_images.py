@@ -9,7 +9,7 @@ import torch
 from pronk.config import NetworkConfig
 from pronk.envs.last_inputs import with_last_inputs
 from pronk.networks import make_network
-from pronk.networks.images import Shallow, planes, standardised
+from pronk.networks.images import Shallow, in_unit_range, planes, standardised
 from pronk.types import ActionSpec, ArraySpec, EnvSpec, UserError, leaves
 
 TORSOS = ["shallow", "nature", "deep", "opt_cnn", "compact", "small"]
@@ -149,12 +149,12 @@ def test_step_by_step_is_the_whole_unroll_with_ends_inside(torso):
 
 def test_bytes_are_scaled_once_and_in_full():
     every_byte = torch.arange(256, dtype=torch.uint8).reshape(1, 1, 16, 16)
-    scaled = planes(every_byte, ArraySpec((1, 16, 16), "uint8"))
+    scaled = in_unit_range(every_byte)
     assert scaled.dtype == torch.float32
     assert (scaled.min(), scaled.max()) == (0.0, 1.0)
     torch.testing.assert_close(scaled.flatten(), torch.linspace(0, 1, 256))
     floats = torch.rand(1, 1, 16, 16) * 300
-    assert torch.equal(planes(floats, ArraySpec((1, 16, 16), "float32")), floats)
+    assert torch.equal(in_unit_range(floats), floats)
 
 
 @pytest.mark.parametrize("standardise", [False, True])
@@ -173,10 +173,10 @@ def test_a_stack_of_colours_has_the_oldest_picture_first():
     stack = observations(EnvSpec(colours, ATARI.action), 1, 1)[0]
     flat = planes(stack, colours)
     assert flat.shape == (1, 12, 8, 8)
+    assert torch.equal(planes(stack.movedim(-1, -3), ArraySpec((4, 3, 8, 8), "uint8")), flat)
     for frame in range(4):
         for colour in range(3):
-            wanted = stack[0, frame, :, :, colour] / 255
-            torch.testing.assert_close(flat[0, 3 * frame + colour], wanted)
+            assert torch.equal(flat[0, 3 * frame + colour], stack[0, frame, :, :, colour])
 
 
 @pytest.mark.parametrize(("torso", "least"), [("shallow", 20), ("nature", 36), ("opt_cnn", 80), ("compact", 10)])

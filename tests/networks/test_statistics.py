@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+from pronk.batcher import PER_ENVIRONMENT
 from pronk.config import Config, resolve
 from pronk.layout import UnrollLayout
 from pronk.learner import Learner
@@ -136,10 +137,9 @@ def batch_of(columns=B, seed=0, scale=1.0, shift=0.0):
 
 
 def columns_of(batch, chosen):
-    per_column = ("state", "version", "task")
     return batch._replace(
         **{
-            name: field[chosen] if name in per_column else field[:, chosen]
+            name: field[chosen] if name in PER_ENVIRONMENT else field[:, chosen]
             for name, field in batch._asdict().items()
             if name != "state"
         }

@@ -10,21 +10,23 @@ import pytest
 from made_runs import made_run
 from processes import SIZES, Training, command_line
 
+from pronk.runs import reading
 from pronk.runs.directory import RunDirectory
-from pronk.runs.reading import WHOLE, Run, find_runs, is_locked, runs_below
+from pronk.runs.reading import WHOLE, Run, find_run_path, find_runs, is_locked, runs_below
 from pronk.types import UserError
 
 # ---- reading
 
 
-def test_of_a_long_record_lines_are_picked_evenly_and_of_a_shorter_one_none_is_left_out(tmp_path):
+def test_of_a_long_record_lines_are_picked_evenly_and_of_a_shorter_one_none_is_left_out(tmp_path, monkeypatch):
+    monkeypatch.setattr(reading, "LINES", 100)
     run, count = made_run(tmp_path / "run"), 20_000
     for width, whole in ((WHOLE // count - 50, True), (WHOLE // count, False)):
         text = "".join(json.dumps({"n": n, "pad": "x" * width}) + "\n" for n in range(count))
         assert (len(text) <= WHOLE) == whole
         for name in ("metrics.jsonl", "eval.jsonl"):
             (run / name).write_text(text)
-        read = Run(run, most_lines=100)
+        read = Run(run)
         assert read.last["n"] == count - 1
         picked = [line["n"] for line in read.metrics]
         assert picked == [line["n"] for line in read.evaluations]
@@ -72,6 +74,17 @@ def test_a_run_that_went_on_after_its_summary_and_said_nothing_was_killed(tmp_pa
     assert Run(path).state == "killed"
 
 
+def test_an_outcome_of_another_version_is_unknown(tmp_path):
+    path = made_run(tmp_path / "run", returns=[1.0], outcome="transcended")
+    assert (Run(path).state, Run(path).failure) == ("unknown", None)
+
+
+def test_a_failed_run_has_a_cause(tmp_path):
+    path = made_run(tmp_path / "run", returns=[1.0], outcome="failed", failure="the loss is nan")
+    assert Run(path).failure == Run(path).overview()["failure"] == "the loss is nan"
+    assert Run(made_run(tmp_path / "older", returns=[1.0], outcome="failed")).failure is None
+
+
 def test_a_training_is_running_until_it_is_killed(tmp_path):
     (tmp_path / "runs").mkdir()
     endless = ["transport=local", "run.total_steps=100000000", "run.stop_return=null"]
@@ -115,8 +128,12 @@ def test_runs_are_found_once_by_name_by_path_and_by_folder(tmp_path, monkeypatch
     (tmp_path / "runs" / "not-a-run").mkdir()
     os.utime("runs/a/config.yaml", (1, 1))
     assert [run.name for run in find_runs(["b", "runs", "last"])] == ["b", "a"]
+    made_run(tmp_path / "runs" / "sweep" / "group" / "newest")
+    assert find_run_path("last").name == "newest"
+    os.utime("runs/sweep/group/newest/config.yaml", (0, 0))
     assert [run.name for run in runs_below(tmp_path / "elsewhere")] == ["c"]
-    assert [run.name for run in runs_below(tmp_path / "runs")] == ["b", "a"]
+    assert [run.name for run in runs_below(tmp_path / "runs")] == ["b", "a", "newest"]
+    assert [run.name for run in runs_below(tmp_path / "runs" / "a")] == ["a"]
     for name, told in [("nope", "no run directory nope"), ("runs/not-a-run", "not a run directory")]:
         with pytest.raises(UserError, match=told):
             find_runs([name])
@@ -137,3 +154,13 @@ def test_the_table_tells_what_there_is(tmp_path, monkeypatch):
     assert header.split() == ["run", "state", "steps", "best", "last", "steps/s", "age"]
     assert first.split()[:6] == ["empty-one", "killed", "0", "-", "-", "-"]
     assert second.split() == ["solved-one", "solved", "3,000", "30.0", "25.5", "1,000", "2", "h"]
+
+
+def test_the_table_says_why_a_run_failed(tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    made_run(
+        tmp_path / "bad", returns=[1.0], outcome="failed", failure="actor 0: ValueError: no bananas\nits traceback"
+    )
+    *_, cause = command_line("runs", tmp_path).out.splitlines()
+    assert cause == "bad failed: actor 0: ValueError: no bananas"
+    assert json.loads(command_line("runs", tmp_path / "bad", "--json").out)[0]["failure"].endswith("its traceback")

@@ -93,7 +93,13 @@ def make_long_metrics(path: Path, lines: int) -> None:
 
 
 def made_run(
-    path: Path, *overrides: str, source: str = "cartpole", returns=(), evaluations=(), outcome: str | None = "finished"
+    path: Path,
+    *overrides: str,
+    source: str = "cartpole",
+    returns=(),
+    evaluations=(),
+    outcome: str | None = "finished",
+    failure: str | None = None,
 ):
     """One with a line of metrics for every return, 1,000 steps and one second apart, and a summary.
 
@@ -112,5 +118,6 @@ def made_run(
             line = {**template, **done, **more, "steps_per_second": 1000.0}
             file.write(line)
     if outcome:
-        run.write_summary({"outcome": outcome, "run": str(path), "checkpoint": None, **line})
+        cause = {"failure": failure} if failure else {}
+        run.write_summary({"outcome": outcome, "run": str(path), "checkpoint": None, **cause, **line})
     return path

@@ -124,6 +124,8 @@ function drawHead() {
   const now = run.latest;
   const silent = run.now - run.changed;
   fill(byId("state"), run.state, () => pill(run.state));
+  byId("failure").hidden = !run.failure;
+  if (byId("failure").textContent !== (run.failure ?? "")) byId("failure").textContent = run.failure ?? "";
   const left = now.steps_per_second ? duration(Math.max(0, run.total_steps - now.env_steps) / now.steps_per_second) : "–";
   const time = run.state !== "running" ? `last written ${ago(silent)}` : silent > 10 ? `silent for ${duration(silent)}` : `${left} left`;
   byId("about").textContent = [run.description, run.env, run.seed === undefined || run.seed === null ? null : `seed ${run.seed}`, time].filter(Boolean).join(" · ");

@@ -5,7 +5,7 @@ import { spark } from "/static/chart.js";
 
 const COLUMNS = [
   { label: "Run", sort: (run) => run.name, cell: nameCell },
-  { label: "State", less: true, sort: (run) => run.state, cell: (run) => make("td", { class: "less" }, pill(run.state)) },
+  { label: "State", less: true, sort: (run) => run.state, cell: (run) => make("td", { class: "less" }, pill(run.state, run.failure)) },
   { label: "Environment", less: true, sort: (run) => run.env, cell: (run) => make("td", { class: "less" }, run.env ?? "–") },
   { label: "Return", number: true, sort: (run) => run.latest.episode_return, cell: returnCell },
   { label: "Over time", less: true, cell: (run) => make("td", { class: "less" }, spark(run.sparks), make("span", { class: "unseen" }, sparkWords(run))) },
@@ -21,7 +21,7 @@ const chosen = new Set();
 
 function nameCell(run) {
   const link = make("a", { href: `/run?run=${encodeURIComponent(run.name)}` }, run.name);
-  const state = make("span", { class: "only-small" }, pill(run.state)); // where there is no room for a column of its own
+  const state = make("span", { class: "only-small" }, pill(run.state, run.failure)); // where there is no room for a column of its own
   return make("th", { scope: "row" }, link, state, run.description ? make("span", { class: "about less" }, run.description) : null);
 }
 

@@ -88,14 +88,14 @@ const STATES = {
   running: ["live", "it is being trained right now"],
   solved: ["good", "it reached its goal"],
   finished: ["good", "it went through all its steps"],
-  interrupted: ["warn", "it was stopped and can go on with --resume"],
-  failed: ["bad", "it could not go on; its logs say why"],
-  killed: ["bad", "its process ended without a word; it may go on with --resume"],
+  interrupted: ["warn", "it was stopped; --resume continues it"],
+  failed: ["bad", "it ended with an error; its logs say which"],
+  killed: ["bad", "its process ended without a summary; --resume continues it"],
   unknown: ["", "it was left by another version of Pronk"],
 };
-export function pill(state) {
+export function pill(state, cause = null) {
   const [kind, meaning] = STATES[state] ?? STATES.unknown;
-  return make("span", { class: `pill ${kind}`, title: meaning }, state);
+  return make("span", { class: `pill ${kind}`, title: cause ?? meaning }, state);
 }
 
 export const AXES = {

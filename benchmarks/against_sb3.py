@@ -1,0 +1,193 @@
+"""Pronk beside Stable-Baselines3's PPO and A2C, all at their defaults: `python benchmarks/against_sb3.py`.
+
+Every run is a program of its own, trains for the same number of seconds and then plays the same number of episodes.
+Nobody gets settings but the time limit. Per environment and seed the algorithms take turns, so that a slow moment of
+the machine meets all of them. Each result is appended to a JSON-lines file at once, and what is in it is not run again:
+stop whenever you like, and continue with the same command.
+
+    python -m venv sb3 && sb3/bin/pip install -r benchmarks/sb3_requirements.txt
+    python benchmarks/against_sb3.py --sb3-python sb3/bin/python            # all environments, three seeds, 120 s each
+    python benchmarks/against_sb3.py --table docs/results/against_sb3.md    # only draw what was measured
+    python benchmarks/against_sb3.py --only pronk --env Pendulum-v1 --seeds 11 12 --seconds 60 -- loss.discount=0.9
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from against_sb3_table import print_table, write_table
+
+HERE = Path(__file__).parent
+ALGORITHMS = ("pronk", "ppo", "a2c")
+EPISODES = 50
+
+# What Pronk and SB3 call each environment, where it is not the same name. Episodes of Pong are long: ten are played.
+ATARI = {"Pong": ("atari", "env.game=pong")}
+SB3_NAMES = {"Pong": "PongNoFrameskip-v4"}
+FEWER_EPISODES = {"Pong": 10}
+ENVIRONMENTS = (
+    "CartPole-v1",
+    "Acrobot-v1",
+    "MountainCar-v0",
+    "Pendulum-v1",
+    "LunarLander-v3",
+    "LunarLanderContinuous-v3",
+    "FrozenLake-v1",
+    "Taxi-v4",
+    "HalfCheetah-v5",
+    "Hopper-v5",
+    "MinAtar/Breakout-v1",
+    "MinAtar/SpaceInvaders-v1",
+    "MiniGrid-DoorKey-5x5-v0",
+    "BabyAI-GoToLocal-v0",
+    "Pong",
+)
+
+
+class Job(NamedTuple):
+    """One run. Two with equal fields are the same experiment."""
+
+    env: str
+    algorithm: str
+    seed: int
+    seconds: float
+    overrides: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, row: dict[str, Any]) -> Job:
+        """The job that gave a row of the results."""
+        return cls(row["env"], row["algorithm"], row["seed"], row["seconds"], tuple(row["overrides"]))
+
+    @property
+    def episodes(self) -> int:
+        return FEWER_EPISODES.get(self.env, EPISODES)
+
+
+def main() -> None:
+    options = parse()
+    rows = read(options.results)
+    if options.table:
+        write_table(rows, options.table)
+        return
+    done = {Job.of(row) for row in rows}
+    for job in jobs(options):
+        if job in done:
+            continue
+        row = measure(job, options)
+        if row is None:
+            continue
+        with options.results.open("a") as file:
+            file.write(json.dumps(row) + "\n")
+        rows.append(row)
+        print(f"{describe(job)}: {row['sampled']['mean']:.4g} after {row['steps']:,} steps", flush=True)
+    print_table([row for row in rows if row["env"] in options.env], options.seconds, tuple(options.overrides))
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--env", nargs="+", default=list(ENVIRONMENTS), metavar="ID", help="environments to run")
+    parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3], metavar="N")
+    parser.add_argument("--seconds", type=float, default=120.0, help="of training, per run")
+    parser.add_argument("--only", nargs="+", choices=[*ALGORITHMS, "random"], default=["random", *ALGORITHMS])
+    parser.add_argument("--results", type=Path, default=Path("against_sb3.jsonl"), help="results are appended here")
+    parser.add_argument("--runs", type=Path, default=Path("runs/against_sb3"), help="where Pronk's runs are kept")
+    parser.add_argument("--pronk-python", default=sys.executable, help="a Python that has Pronk and the environments")
+    parser.add_argument("--sb3-python", default=sys.executable, help="a Python that has SB3 and the environments")
+    parser.add_argument("--table", type=Path, metavar="FILE.md", help="run nothing; write table and plot")
+    parser.add_argument("overrides", nargs="*", metavar="SECTION.KEY=VALUE", help="for tuning: settings of Pronk")
+    return parser.parse_args()
+
+
+def jobs(options: argparse.Namespace) -> Iterator[Job]:
+    """All runs in order: per environment and seed, the algorithms in turn."""
+    for env in options.env:
+        if "random" in options.only:
+            yield Job(env, "random", 0, 0.0)
+        for seed in options.seeds:
+            for algorithm in ALGORITHMS:
+                if algorithm in options.only:
+                    overrides = tuple(options.overrides) if algorithm == "pronk" else ()
+                    yield Job(env, algorithm, seed, options.seconds, overrides)
+
+
+def measure(job: Job, options: argparse.Namespace) -> dict[str, Any] | None:
+    """Train and evaluate once. A run that fails is reported and left out, so that it is tried again next time."""
+    began = time.monotonic()
+    date = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    try:
+        if job.algorithm == "pronk":
+            result = run_pronk(job, options.pronk_python, options.runs)
+        else:
+            result = run_sb3(job, options.sb3_python)
+    except subprocess.CalledProcessError as error:
+        last = (error.stderr or error.stdout or "").strip().splitlines()[-1:]
+        print(f"{describe(job)} FAILED: {' '.join(last)}", flush=True)
+        return None
+    except subprocess.TimeoutExpired as error:
+        print(f"{describe(job)} FAILED: not done after {error.timeout:.0f} s", flush=True)
+        return None
+    return job._asdict() | result | {"date": date, "all_seconds": round(time.monotonic() - began, 1)}
+
+
+def run_pronk(job: Job, python: str, runs: Path) -> dict[str, Any]:
+    settings = "-".join(re.sub(r"[^\w.=]+", "_", text) for text in job.overrides)
+    stamp = time.strftime("%m%d-%H%M%S")
+    folder = runs / "-".join(filter(None, [job.env.replace("/", "_"), settings[:80], f"seed{job.seed}", stamp]))
+    source = ATARI.get(job.env, (job.env,))
+    limit = (f"run.total_seconds={job.seconds}", "run.total_steps=1000000000000")
+    pronk = [python, "-m", "pronk"]
+    train = ["train", *source, *limit, *job.overrides, "--seed", str(job.seed), "--quiet", "--run-dir", str(folder)]
+    finish([*pronk, *train], job)
+    summary = json.loads((folder / "summary.json").read_text())
+    result: dict[str, Any] = {"steps": summary["env_steps"], "run": str(folder)}
+    for name, flag in [("sampled", []), ("deterministic", ["--deterministic"])]:
+        seed = ["--seed", str(job.seed)]
+        played = finish([*pronk, "eval", str(folder), "--json", "--episodes", str(job.episodes), *seed, *flag], job)
+        result[name] = {key: json.loads(played)[key] for key in ("mean", "std", "episodes")}
+    return result | {"commit": commit()}
+
+
+def run_sb3(job: Job, python: str) -> dict[str, Any]:
+    env = SB3_NAMES.get(job.env, job.env)
+    numbers = ["--seed", str(job.seed), "--seconds", str(job.seconds), "--episodes", str(job.episodes)]
+    return json.loads(finish([python, str(HERE / "sb3_peer.py"), job.algorithm, env, *numbers], job).splitlines()[-1])
+
+
+def finish(command: list[str], job: Job) -> str:
+    """Run a program to its end and return what it printed."""
+    limit = 2 * job.seconds + 900
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=limit, check=True, env=environment())
+    return ended.stdout
+
+
+def describe(job: Job) -> str:
+    return " ".join([job.env, job.algorithm, f"seed {job.seed}", *job.overrides])
+
+
+def commit() -> str:
+    """Return the version of the source tree that was measured; `+` marks changes that are not committed."""
+    git = ["git", "-C", str(HERE), "describe", "--always", "--dirty=+"]
+    return subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip()
+
+
+def environment() -> dict[str, str]:
+    # MuJoCo and pygame look for a screen otherwise.
+    return os.environ | {"SDL_VIDEODRIVER": "dummy", "PYGAME_HIDE_SUPPORT_PROMPT": "1"}
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+if __name__ == "__main__":
+    main()

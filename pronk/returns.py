@@ -1,0 +1,178 @@
+"""What an episode of the policy returns on average: behind `episode_return`, `stop_return` and the best checkpoint.
+
+The estimate is the mean, over all environments, of the episode that each of them finished last (of the last K, so that
+the environments together have at least 100).
+
+Why not the mean of the last 100 episodes that ended: environments play side by side, and of the episodes that begin
+together the short ones end first. After a while all that end are long. With 256 environments of CartPole the last 100
+may all have reached 500 while most of those that began with them had fallen long before.
+
+Why this mean is not biased: consider one environment and a fixed policy, whose episodes have length L with probability
+f(L). The last episode that was finished by time t has length L if an episode of length L began at some time s and
+another one, begun at s + L, is still being played at t. The sum over s is f(L) times the probability that, leaving that
+episode out, some episode is being played at time t - L; and that is always so, if t >= L. So from the time of the
+longest episode on, the last finished episode is distributed like any episode, at every t, whether the environments run
+in step or not. The same holds for the last but one, and so on. It does not hold for the episode being played at t
+(which is longer than most), nor where environments that finish more episodes weigh more.
+
+What the policy gains or loses while an episode lasts shows one episode later, as in every mean of whole episodes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+EPISODES = 100  # at least so many make a full estimate
+COVERED = 0.9  # of the environments have finished one: a single endless episode must not delay the end of a run
+SILENT_UNROLLS = 20  # that others send on average, after which an environment counts as gone
+
+
+class Column(NamedTuple):
+    """One environment's part of a batch."""
+
+    environment: int
+    task: int
+    opens: bool  # it begins with the first observation of an episode
+    ends: bool  # it ends with the first observation of an episode
+
+
+class Episode(NamedTuple):
+    """One that ended."""
+
+    environment: int
+    task: int
+    value: float  # its return
+    length: int  # in steps
+
+
+class Estimate(NamedTuple):
+    """Means over the environments."""
+
+    value: float  # the return
+    length: float
+    episodes: int  # that were averaged
+    full: bool  # whether they are enough to judge by
+
+
+class Result(NamedTuple):
+    """What an episode came to."""
+
+    value: float
+    length: int
+
+
+@dataclass(slots=True)
+class History:
+    """What is known of one environment."""
+
+    results: list[Result] = field(default_factory=list)
+    value: float = 0.0  # the mean of `results`, kept because it is asked for at every update
+    length: float = 0.0
+    longest: int = 0
+    young: list[Result] | None = field(default_factory=list)
+    """Finished since its start, while it had played for less than the longest episode takes: mostly short ones."""
+    age: int = 0  # steps played since its start
+    heard: float = 0.0  # when it last sent an unroll
+    at_border: bool = False  # its last unroll ended where an episode begins
+
+    def keep(self, most: int) -> None:
+        """Keep the last results, and their means."""
+        del self.results[:-most]
+        if self.results:
+            self.value = math.fsum(result.value for result in self.results) / len(self.results)
+            self.length = sum(result.length for result in self.results) / len(self.results)
+            self.longest = max(result.length for result in self.results)
+
+
+class Returns:
+    """The estimate, from the columns of every batch in the order in which they were played. One task, or all.
+
+    Environments may come and go. One that is started anew in the middle of an episode has thrown that episode away,
+    which happens to long ones more often; until it has played for the time of the longest one, its old results count.
+    """
+
+    def __init__(self) -> None:
+        self._environments: dict[int, History] = {}
+        self._clock = 0.0  # steps that each environment has played, on average
+        self._next_look = 0.0  # for environments that are gone
+        self._counted = 0  # environments that have a result, or should have one by now
+        self._most = EPISODES  # results of each environment
+        self._longest = 0  # episode of those that count
+        self._estimate: Estimate | None = None
+
+    def record(self, columns: Sequence[Column], episodes: Iterable[Episode], steps: int) -> None:
+        """Add a batch: its columns of so many steps each, and the episodes that ended in them."""
+        if not columns:
+            return
+        self._clock += steps * len(columns) / max(1, len(self._environments))
+        changed = self._play(columns, steps)
+        for environment, _, value, length in episodes:
+            history = self._environments[environment]
+            (history.results if history.young is None else history.young).append(Result(value, length))
+            changed[environment] = history
+        if self._clock >= self._next_look:
+            self._drop_silent(SILENT_UNROLLS * steps + 2 * self._longest)
+            changed = self._environments
+        if changed:
+            self._update(changed.values())
+
+    def estimate(self) -> Estimate | None:
+        """None before the first episode has ended."""
+        return self._estimate
+
+    def _play(self, columns: Sequence[Column], steps: int) -> dict[int, History]:
+        """Note who has played. Returns those that count from now on."""
+        grown = {}
+        for environment, _, opens, ends in columns:
+            history = self._environments.get(environment)
+            if history is None:
+                history = self._environments[environment] = History()
+            elif opens and not history.at_border:  # an episode was being played, and did not end
+                history.young, history.age = [], 0
+            history.age += steps
+            history.heard, history.at_border = self._clock, ends
+            if history.young is not None and history.age >= self._longest:
+                history.results += history.young
+                history.young = None
+                grown[environment] = history
+        return grown
+
+    def _update(self, changed: Iterable[History]) -> None:
+        everyone = self._environments.values()
+        # Those that have not played long enough, and have no earlier results either, are not missed yet.
+        counted = sum(1 for one in everyone if one.results or one.young is None)
+        if counted != self._counted:
+            self._counted, self._most = counted, math.ceil(EPISODES / max(1, counted))
+            changed = everyone
+        for history in changed:
+            history.keep(self._most)
+        finished = [one for one in everyone if one.results]
+        if not finished:
+            return
+        self._longest = max([one.longest for one in finished])
+        sizes = [len(one.results) for one in finished]
+        self._estimate = Estimate(
+            math.fsum([one.value for one in finished]) / len(finished),
+            math.fsum([one.length for one in finished]) / len(finished),
+            episodes=sum(sizes),
+            full=sum(sizes) >= EPISODES and sizes.count(self._most) >= COVERED * counted,
+        )
+
+    def _drop_silent(self, patience: float) -> None:
+        """Forget environments whose actor has left."""
+        self._environments = {
+            number: one for number, one in self._environments.items() if self._clock - one.heard <= patience
+        }
+        self._next_look = self._clock + patience / 4
+
+    def state(self) -> list[Any]:
+        """For the checkpoint: plain data."""
+        return [(number, [tuple(each) for each in one.results]) for number, one in self._environments.items()]
+
+    def load_state(self, state: Iterable[Any]) -> None:
+        """Continue from `state()`. All environments have been started anew since."""
+        self._environments = {number: History([Result(*each) for each in results]) for number, results in state}
+        self._update(self._environments.values())
