@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from pronk.actors.base import Play
-from pronk.actors.gateway import COPIES, playing
+from pronk.actors.base import ActorSetup
+from pronk.actors.gateway import COPIES, running_actors
 from pronk.config import available_cores, load_config, resolve
 from pronk.layout import UnrollLayout
 from pronk.processes.freed_memory import keep_freed_memory
@@ -71,8 +71,8 @@ def report(options: argparse.Namespace, folder: Path) -> None:
     parameters = Parameters(0, np.zeros(PARAMETERS_NBYTES, np.uint8))
     said: list[str] = []
     with Interrupts() as interrupts:
-        play = Play(resolve(config), layout, parameters, folder / "logs", 0, interrupts, said.append)
-        with playing(play) as (port, watch):
+        setup = ActorSetup(resolve(config), layout, parameters, folder / "logs", 0, interrupts, said.append)
+        with running_actors(setup) as (port, watch):
             address = (folder / "address").read_text().strip()
             clients = start_clients(options, address)
             try:

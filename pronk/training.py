@@ -26,7 +26,7 @@ from typing import Any
 import torch
 
 from pronk.actor import specs_for
-from pronk.actors import Play, playing
+from pronk.actors import ActorSetup, running_actors
 from pronk.batcher import Batcher
 from pronk.config import Config, ResolvedConfig
 from pronk.evaluation.evaluator import Evaluator
@@ -134,10 +134,10 @@ class Training:
         config, learner, metrics, group = self._config, self._learner, self._metrics, self._group
         self._begin_as_one(interrupts)
         specs = specs_for(config, learner.spec, learner.network.state_spec)
-        play = Play(
+        setup = ActorSetup(
             config, UnrollLayout(specs), learner.parameters(), self._run.logs, metrics.env_steps, interrupts, self._say
         )
-        with playing(play) as (port, watch):
+        with running_actors(setup) as (port, watch):
             batcher = Batcher(port, specs, config.learner.batch_size, learner.device, config.learner.passes)
             while (outcome := self._outcome()) is None:
                 interrupts.check()

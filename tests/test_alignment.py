@@ -11,7 +11,7 @@ import torch
 from scripted import ACTIONS, NAMES, OBSERVATIONS, earned, fate
 
 from pronk.actor import make_actor, specs_for
-from pronk.actors import Play, playing
+from pronk.actors import ActorSetup, running_actors
 from pronk.config import Config, ResolvedConfig, resolve
 from pronk.envs import gymnasium_vector, probe_spec
 from pronk.layout import UnrollLayout
@@ -107,8 +107,8 @@ def recording(request, tmp_path_factory, module_patch) -> Recording:
     run = RunDirectory.create(asked_for(), tmp_path_factory.mktemp("run") / "here", "here")
     networks, received = {}, []
     layout = UnrollLayout(specs)
-    play = Play(config, layout, learner.parameters(), run.logs, GENERATION, Interrupts(), pytest.fail)
-    with playing(play) as (port, _):
+    setup = ActorSetup(config, layout, learner.parameters(), run.logs, GENERATION, Interrupts(), pytest.fail)
+    with running_actors(setup) as (port, _):
         for version in range(ROUNDS):
             networks[version] = copy.deepcopy(learner.network)
             with port.unrolls(ACTORS * SLOTS) as unrolls:  # all that both can send before one of these is freed

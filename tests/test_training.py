@@ -12,7 +12,7 @@ import pytest
 from processes import read_metrics
 
 from pronk import training
-from pronk.actors import Play
+from pronk.actors import ActorSetup
 from pronk.config import load_config, resolve
 from pronk.runs.directory import RunDirectory
 from pronk.starting import learner_for, spec_of
@@ -27,8 +27,8 @@ STEPS = LENGTH * 2 * ENVS  # of a batch
 class Hands(LocalTransport):
     """Instead of an actor: unrolls that say which parameters they were played with."""
 
-    def __init__(self, play: Play, versions: list[int]) -> None:
-        super().__init__(play.layout)
+    def __init__(self, setup: ActorSetup, versions: list[int]) -> None:
+        super().__init__(setup.layout)
         self._versions = iter(versions)
         self.published: list[int] = []
         self.while_waiting = self.fill
@@ -73,11 +73,11 @@ def test_lag_is_the_version_that_is_updated_minus_the_one_that_played(
     ports = []
 
     @contextlib.contextmanager
-    def playing(play: Play) -> Iterator[tuple[Hands, Callable[[], None]]]:
-        ports.append(Hands(play, versions))
+    def running_actors(setup: ActorSetup) -> Iterator[tuple[Hands, Callable[[], None]]]:
+        ports.append(Hands(setup, versions))
         yield ports[-1], lambda: None
 
-    monkeypatch.setattr(training, "playing", playing)
+    monkeypatch.setattr(training, "running_actors", running_actors)
     ending = ("run.stop_return=null", f"run.total_steps={STEPS * len(versions) // 2}")
     every_update = "run.log_every_seconds=1e-9"
     settings = [*SIZES, *ending, every_update, f"learner.passes={passes}", "transport=local"]

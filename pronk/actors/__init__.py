@@ -1,5 +1,5 @@
-"""SEAM: where actors run. `base.py` has the protocol and the table of implementations."""
+"""SEAM: where a learner's actors run. `base.py` has the protocol and the table of implementations."""
 
-from pronk.actors.base import ActorFailed, Play, playing
+from pronk.actors.base import ActorSetup, running_actors
 
-__all__ = ["ActorFailed", "Play", "playing"]
+__all__ = ["ActorSetup", "running_actors"]

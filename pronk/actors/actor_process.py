@@ -2,44 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
-import faulthandler
-import os
-import signal
-import sys
-import time
-import traceback
 from typing import Any
 
-from pronk.processes.failures import user_traceback
-from pronk.processes.lifeline import die_with_parent
-
-MOST_TOLD = 15_000  # bytes: a pipe holds at least 16 KiB without a reader
+from pronk.processes.channel import Channel
 
 
-def main(job: dict[str, Any]) -> None:
-    """Play until the learner is gone. A failure is told to whoever started this process."""
-    die_with_parent(job["parent"])
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    faulthandler.enable()
-    faulthandler.register(signal.SIGUSR1, all_threads=False)
-    print(f"{time.strftime('%F %T')} actor {job['actor']} starts (life {job['life']}, pid {os.getpid()})", flush=True)
-    try:
-        play(job)
-    except Exception as error:
-        traceback.print_exc()
-        with contextlib.suppress(OSError):
-            os.write(job["failure_pipe"], user_traceback(error).encode()[-MOST_TOLD:])
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(1)  # not `exit`, which waits for threads that an environment may have left
-    print(f"{time.strftime('%F %T')} actor {job['actor']} ends: the learner is gone", flush=True)
-
-
-def play(job: dict[str, Any]) -> None:
-    """Build the actor from the job and run it."""
+def main(job: dict[str, Any], channel: Channel) -> None:
+    """Play until the learner closes the port."""
     if "address" in job["ticket"]:
-        return play_over_grpc(job)
+        play_over_grpc(job)
+    else:
+        play_over_shared_memory(job)
+
+
+def play_over_shared_memory(job: dict[str, Any]) -> None:
+    """Build the actor from the job and run it."""
     import torch
 
     from pronk.actor import make_actor
@@ -64,10 +41,10 @@ def play(job: dict[str, Any]) -> None:
 
 
 def play_over_grpc(job: dict[str, Any]) -> None:
-    """As an actor of another machine would, but for its number, which is known."""
-    from pronk.actors.joining import Joining
+    """Join as an actor of another machine does, but with the number that the learner gave."""
+    from pronk.actors.remote_actor import RemoteActor
     from pronk.transport.security import Pass
 
     ticket = job["ticket"]
     hello = {"actor": job["actor"], "life": job["life"]}
-    Joining(ticket["address"], Pass(ticket["token"]), lambda line: print(line, flush=True), hello=hello).run()
+    RemoteActor(ticket["address"], Pass(ticket["token"]), lambda line: print(line, flush=True), hello=hello).run()

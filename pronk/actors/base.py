@@ -1,4 +1,4 @@
-"""What every launcher looks like to the training loop."""
+"""What every way to run a learner's actors looks like to the training loop."""
 
 from __future__ import annotations
 
@@ -12,40 +12,37 @@ from pronk.config.named import find
 from pronk.layout import UnrollLayout
 from pronk.processes.interrupts import Interrupts
 from pronk.transport import LearnerPort
-from pronk.types import Failure, Parameters
-
-
-class ActorFailed(Failure):
-    """An actor cannot go on. The message has the actor and its own traceback: the root cause."""
+from pronk.types import Parameters
 
 
 @dataclass(frozen=True)
-class Play:
-    """What a launcher needs to set actors playing."""
+class ActorSetup:
+    """What it takes to start a learner's actors."""
 
     config: ResolvedConfig
     layout: UnrollLayout
     parameters: Parameters
-    """To begin with."""
+    """To act with first."""
     logs: Path
     generation: int
     """Environment steps trained so far: a resumed run draws new random numbers."""
     interrupts: Interrupts
     say: Callable[[str], None]
+    """Shows the user a line."""
 
 
 Watch = Callable[[], None]
-"""Notices actors that died or hang, starts them anew, raises `ActorFailed` when that is no use. Called often."""
+"""Restarts actors that died or hang; raises when that is no use (`processes/supervisor.py`). Called often."""
 
-# How each transport's actors are run: a function Play -> context manager of (port, watch). Leaving it leaves nothing.
+# For each transport a function ActorSetup -> context manager of (port, watch). Leaving it ends every actor.
 TABLE = {
-    "local": "pronk.actors.serial:playing",
-    "shared_memory": "pronk.actors.local:playing",
-    "grpc": "pronk.actors.gateway:playing",
+    "local": "pronk.actors.serial:running_actors",
+    "shared_memory": "pronk.actors.local:running_actors",
+    "grpc": "pronk.actors.gateway:running_actors",
 }
 
 
-def playing(play: Play) -> AbstractContextManager[tuple[LearnerPort, Watch]]:
-    """Actors at play."""
-    name = "grpc" if play.config.has_gateway else play.config.transport.name
-    return find("transport", name, TABLE)(play)
+def running_actors(setup: ActorSetup) -> AbstractContextManager[tuple[LearnerPort, Watch]]:
+    """Start the actors of a learner; gives the port to them, and the function that watches them."""
+    name = "grpc" if setup.config.has_gateway else setup.config.transport.name
+    return find("transport", name, TABLE)(setup)

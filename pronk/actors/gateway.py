@@ -1,73 +1,70 @@
-"""The gateway's process, looked after by the learner: where actors of other machines join.
+"""The gateway as the learner sees it: a supervised process through which actors of other machines join.
 
-With `transport=shared_memory` and an address, the learner's own actors stay on shared memory and others come through
-the gateway; with `transport=grpc` its own come through the gateway too. The learner sees no difference.
+With `transport=shared_memory` and an address, the learner's own actors use shared memory and others the gateway; with
+`transport=grpc` its own use the gateway too. The learner sees no difference.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import secrets
-import subprocess
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from pronk.actors.base import Play, Watch
-from pronk.actors.board import ActorState
-from pronk.actors.crowd import Crowd
-from pronk.actors.local import LocalLauncher
+from pronk.actors.base import ActorSetup, Watch
+from pronk.actors.local import LocalActors
+from pronk.actors.remote_count import RemoteCount
+from pronk.actors.status import ActorState
 from pronk.config import ResolvedConfig
-from pronk.processes import legacy_child as child
-from pronk.processes.messages import Listening
+from pronk.processes.messages import ActorJoined, ActorLeft, Listening, Message
 from pronk.processes.reporting import report
+from pronk.processes.restarts import RestartPolicy
+from pronk.processes.supervisor import Child, Start, SupervisedProcess
 from pronk.transport import LearnerPort
 from pronk.transport.security import Pass, learner_pass
 from pronk.transport.shared_memory import SharedMemoryTransport
-from pronk.types import Failure, UserError
+from pronk.types import Failure
 
-START_SECONDS = 60.0  # for the gateway to listen, on a busy machine
-GRACE_SECONDS = 4.0  # for it to say goodbye to everybody
-YOUNG_SECONDS = 30.0  # a gateway that ends so soon has failed in a row
-MOST_FAILURES = 3
-FIRST_BACKOFF = 0.5  # seconds
+START_SECONDS = 60.0  # until the gateway listens, on a busy machine
+GRACE_SECONDS = 4.0  # to tell every actor that the run has ended
+POLICY = RestartPolicy(max_failures=3, first_pause=0.5, steady_seconds=30.0)
 LOOPBACK = "127.0.0.1:0"
 USUAL_MOST_ACTORS = 1024
 COPIES = 3  # of an unroll that the gateway may hold at worst: as gRPC received it, as Python got it, and in its slot
 
 
 @contextlib.contextmanager
-def playing(play: Play) -> Iterator[tuple[LearnerPort, Watch]]:
-    """The learner's own actors, if any, and a door for others."""
-    actors, own_over_grpc = play.config.actors, play.config.transport.name == "grpc"
-    most = max_actors(play.config, play.layout.nbytes) + (play.config.actors.count if own_over_grpc else 0)
-    in_memory = 0 if own_over_grpc else play.config.actors.count
-    nbytes = play.parameters.block.nbytes
-    port = SharedMemoryTransport(play.layout, nbytes, in_memory, actors.slots, gateway_slots=most * actors.slots)
-    port.publish(play.parameters)
-    gateway = GatewayLauncher(play, port, in_memory, most)
-    with LocalLauncher(play, gateway if own_over_grpc else port, gateway.guests) as launcher, gateway, port:
+def running_actors(setup: ActorSetup) -> Iterator[tuple[LearnerPort, Watch]]:
+    """The learner's own actors, if any, and a gateway for others."""
+    actors, own_over_grpc = setup.config.actors, setup.config.transport.name == "grpc"
+    most = max_actors(setup.config, setup.layout.nbytes) + (actors.count if own_over_grpc else 0)
+    in_memory = 0 if own_over_grpc else actors.count
+    nbytes = setup.parameters.block.nbytes
+    port = SharedMemoryTransport(setup.layout, nbytes, in_memory, actors.slots, gateway_slots=most * actors.slots)
+    port.publish(setup.parameters)
+    gateway = GatewayProcess(setup, port, in_memory, most)
+    with LocalActors(setup, gateway if own_over_grpc else port, gateway.remote_actors) as local, gateway, port:
         gateway.start()
-        launcher.start()
+        local.start()
 
         def watch() -> None:
-            launcher.watch()
+            local.watch()
             gateway.watch()
 
-        def look_after() -> None:
-            play.interrupts.check()
+        def while_waiting() -> None:
+            setup.interrupts.check()
             watch()
-            gateway.crowd.say_who_is_awaited()
+            gateway.count.report_shortage()
 
-        port.while_waiting = look_after
+        port.while_waiting = while_waiting
         yield port, watch
 
 
 def max_actors(config: ResolvedConfig, nbytes: int) -> int:
-    """Of other machines, at a time."""
+    """Return how many actors of other machines may play at a time. `nbytes` is the size of an unroll."""
     if config.gateway.address is None:
         return 0
     if config.gateway.max_actors != "auto":
@@ -85,75 +82,72 @@ class GrpcTicket:
     descriptors: tuple[int, ...] = ()
 
 
-class GatewayLauncher:
-    """Starts the gateway, starts it again when it dies, and says who is there."""
+class GatewayProcess:
+    """The gateway's process, and the actors that play through it."""
 
-    def __init__(self, play: Play, transport: SharedMemoryTransport, number: int, most: int) -> None:
-        self._play, self._transport, self._number, self._most = play, transport, number, most
-        settings = play.config.gateway
-        self._own = play.config.actors.count  # numbered before all others
+    def __init__(self, setup: ActorSetup, transport: SharedMemoryTransport, number: int, most: int) -> None:
+        """`number` is the gateway's in the transport; `most` actors may play through it."""
+        self._setup, self._transport, self._number, self._most = setup, transport, number, most
+        settings = setup.config.gateway
         self._address = settings.address or LOOPBACK
-        # The learner's own actors come in plain text from this machine, whatever others must show.
-        self._own_address = LOOPBACK if play.config.transport.name == "grpc" and settings.address else None
+        # The learner's own actors connect in plain text from this machine, whatever others must show.
+        self._own_address = LOOPBACK if setup.config.transport.name == "grpc" and settings.address else None
         self._pass, warnings = learner_pass(settings) if settings.address else (Pass(), [])
         for warning in warnings:
-            play.say(warning)
+            setup.say(warning)
         self._learner, self._inner_token = secrets.token_hex(16), secrets.token_hex(32)
-        self._process: subprocess.Popen[bytes] | None = None
-        self._events = b""
-        self._guests: dict[int, str] = {}  # actors of other machines, with what they call themselves
-        self._lives = self._failures = 0
-        self._started_at = self._due = 0.0
-        self.crowd = Crowd(play)
-        self._log = play.logs / "gateway.log"
-        self._address_file = (play.logs if play.config.rank else play.logs.parent) / "address"
+        self._names: dict[int, str] = {}  # of the actors that play through the gateway
+        self._listened = 0
+        self.count = RemoteCount(setup)
+        self._address_file = (setup.logs if setup.config.rank else setup.logs.parent) / "address"
+        child = Child(
+            name="the gateway",
+            program="pronk.actors.gateway_process",
+            log=setup.logs / "gateway.log",
+            prepare=self._prepare,
+            policy=POLICY,
+            progress=lambda: self._listened,
+            timeout_seconds=setup.config.actors.timeout_seconds,
+            silent_seconds=self._silent_seconds,
+        )
+        self._process = SupervisedProcess(child, setup.say)
 
-    def __enter__(self) -> GatewayLauncher:
+    def __enter__(self) -> GatewayProcess:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """The port is closed by now, which the gateway hears."""
+        """Wait for the gateway, which ends when the port is closed."""
         self._address_file.unlink(missing_ok=True)
-        if self._process is not None:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(GRACE_SECONDS)
-            self._bury()
+        self._process.stop(time.monotonic() + GRACE_SECONDS)
 
     def start(self) -> None:
-        """Until it listens."""
+        """Start the gateway and wait until it listens."""
         self._address_file.unlink(missing_ok=True)  # of a learner that was killed
-        self._start()
+        self._process.start()
         deadline = time.monotonic() + START_SECONDS
-        while not self._address_file.exists():
-            self._play.interrupts.check()
-            assert self._process is not None
-            ended = self._process.poll() is not None
-            self._hear()
-            if self._address_file.exists():
-                break
-            if ended or time.monotonic() > deadline:
-                raise Failure(f"the gateway does not start; its log ends with:\n{child.tail(self._log)}")
+        while not self._listened:
+            self._setup.interrupts.check()
+            self._handle(self._process.poll())
+            if time.monotonic() > deadline:
+                raise Failure(f"the gateway did not start within {START_SECONDS:g} s; log: {self._process.spec.log}")
             time.sleep(0.02)
-        self.crowd.address = self._address
-        if self._play.config.gateway.address is not None:
+        self.count.address = self._address
+        if self._setup.config.gateway.address is not None:
             kinds = [*(["TLS"] if self._pass.tls else []), *(["token"] if self._pass.token else [])]
-            self._play.say(f"listening on {self._address} ({', '.join(kinds) or 'no TLS, no token'})")
+            self._setup.say(f"listening on {self._address} ({', '.join(kinds) or 'no TLS, no token'})")
             report(Listening(self._address))
 
     def watch(self) -> None:
-        """Hear who came and went; start it again if it died."""
-        if self._process is None:
-            if time.monotonic() >= self._due:
-                self._start()
-            return
-        self._hear()
-        self.crowd.say_who_is_there()
-        if self._process.poll() is not None:
-            self._died()
+        """Handle what the gateway reports; restart it if it died or hangs."""
+        self._handle(self._process.poll())
+        if self._process.process is None:
+            self.count.playing = 0
+            self._names.clear()
+        self.count.report_changes()
 
-    def guests(self) -> list[ActorState]:
-        """Actors of other machines."""
-        port, slots = self._transport, self._play.config.actors.slots
+    def remote_actors(self) -> list[ActorState]:
+        """Return the states of the actors of other machines."""
+        port, slots = self._transport, self._setup.config.actors.slots
         return [
             ActorState(
                 actor,
@@ -164,66 +158,80 @@ class GatewayLauncher:
                 silent_seconds=round(port.silent_seconds(actor), 1),
                 place=name,
             )
-            for actor, name in sorted(self._guests.items())
-            if actor >= self._own
+            for actor, name in sorted(self._names.items())
+            if actor >= self._setup.config.actors.count  # the learner's own have the numbers before
         ]
 
-    # What `LocalLauncher` asks of a transport, where the learner's own actors come through the gateway.
+    # What `LocalActors` needs of a transport, where the learner's own actors play through the gateway.
 
     def connect(self, actor: int) -> tuple[GrpcTicket, contextlib.AbstractContextManager[object]]:
-        """A ticket for a new process of this actor."""
+        """Return a ticket for a new process of this actor."""
         self._transport.restarted(actor)
         return GrpcTicket(self._own_address or self._address, self._inner_token), contextlib.nullcontext()
 
     def delivered(self, actor: int) -> int:
-        """Unrolls this actor has sent."""
+        """See `ActorTransport`."""
         return self._transport.delivered(actor)
 
     def filled(self, actor: int) -> int:
-        """How many of this actor's slots wait to be learnt from."""
+        """See `ActorTransport`."""
         return self._transport.filled(actor)
 
     def silent_seconds(self, actor: int) -> float:
-        """How long this actor has sent nothing although it could."""
+        """See `ActorTransport`."""
         return self._transport.silent_seconds(actor)
 
-    def _start(self) -> None:
-        ticket, inherited = self._transport.connect(self._number)
-        with inherited:
-            job = self._job(asdict(ticket))
-            self._process = child.start(
-                "pronk.actors.gateway_process", job, self._log, ticket.descriptors, answers=True
-            )
-        child.hang_up(self._process)
-        assert self._process.stdout is not None
-        os.set_blocking(self._process.stdout.fileno(), False)
-        self._lives += 1
-        self._started_at = time.monotonic()
+    def _silent_seconds(self) -> float:
+        """Since the gateway last reported; while it starts, which may take long on a busy machine, 0."""
+        return time.monotonic() - self._process.heard_at if self._process.has_spoken else 0.0
 
-    def _job(self, ticket: dict[str, Any]) -> dict[str, Any]:
-        config, layout = self._play.config, self._play.layout
+    def _handle(self, messages: list[Message]) -> None:
+        for message in messages:
+            match message:
+                case Listening():
+                    self._listened += 1
+                    self._address, self._own_address = message.address, message.own_address  # also after a restart
+                    self._address_file.write_text(self._address + "\n")
+                case ActorJoined():
+                    self._names[message.actor] = message.name
+                    self._transport.restarted(message.actor)
+                    self._set_playing(message.playing)
+                case ActorLeft():
+                    self._names.pop(message.actor, None)
+                    self._set_playing(message.playing)
+
+    def _set_playing(self, count: int) -> None:
+        self.count.playing = count
+        self._transport.room = self._setup.config.actors.slots * (self._number + count)
+
+    def _prepare(self, life: int) -> Start:
+        ticket, inherited = self._transport.connect(self._number)
+        return Start(self._job(asdict(ticket), life), ticket.descriptors, inherited)
+
+    def _job(self, ticket: dict[str, Any], life: int) -> dict[str, Any]:
+        config, layout = self._setup.config, self._setup.layout
         as_text = {
             name: value.decode() if isinstance(value, bytes) else value for name, value in vars(self._pass).items()
         }
         welcome = {
             "learner": self._learner,
-            # Where the learner's files lie is nobody's business.
+            # Remote actors need not know where the learner's files are.
             "config": config.replace({"gateway": {}, "actors.count": 1}).to_yaml(),
-            "generation": self._play.generation,
+            "generation": self._setup.generation,
             "layout": layout.plain(),
-            "parameters_nbytes": self._play.parameters.block.nbytes,
+            "parameters_nbytes": self._setup.parameters.block.nbytes,
             "compression": config.transport.compression,
         }
         return {
             "address": self._address,
             "own_address": self._own_address,
             "ticket": ticket,
-            "life": self._lives,
+            "life": life,
             "layout": layout.plain(),
             "digest": layout.digest,
             "pass": as_text,
             "rules": {
-                "parameters_nbytes": self._play.parameters.block.nbytes,
+                "parameters_nbytes": self._setup.parameters.block.nbytes,
                 "slots": config.actors.slots,
                 "max_actors": self._most,
                 "first_index": config.actors.count,
@@ -235,48 +243,3 @@ class GatewayLauncher:
                 "open": config.gateway.address is not None,
             },
         }
-
-    def _hear(self) -> None:
-        """What the gateway has told since."""
-        assert self._process is not None
-        assert self._process.stdout is not None
-        with contextlib.suppress(BlockingIOError):
-            while chunk := os.read(self._process.stdout.fileno(), 65536):
-                self._events += chunk
-        *lines, self._events = self._events.split(b"\n")
-        for event in map(json.loads, lines):
-            if "listening" in event:
-                self._address, self._own_address = event["listening"], event["own"]  # as after a restart
-                self._address_file.write_text(self._address + "\n")
-            elif "failed" in event:
-                raise UserError(f"gateway.address: cannot listen on {self._address}: {event['failed']}")
-            else:
-                if "joined" in event:
-                    self._guests[event["joined"]] = event["name"]
-                    self._transport.restarted(event["joined"])
-                else:
-                    self._guests.pop(event["left"], None)
-                self.crowd.playing = event["playing"]
-                self._transport.room = self._play.config.actors.slots * (self._number + event["playing"])
-
-    def _died(self) -> None:
-        assert self._process is not None
-        young = time.monotonic() - self._started_at < YOUNG_SECONDS
-        self._failures = self._failures + 1 if young else 1
-        code = self._process.returncode
-        self._bury()
-        if self._failures >= MOST_FAILURES:
-            end = child.tail(self._log)
-            raise Failure(f"the gateway ended {self._failures} times in a row; its log ends with:\n{end}")
-        self._due = time.monotonic() + FIRST_BACKOFF * self._failures
-        self.crowd.playing = 0
-        self._guests.clear()
-        self._play.say(f"the gateway ended (code {code}); it starts again. Its log: {self._log}")
-
-    def _bury(self) -> None:
-        assert self._process is not None
-        assert self._process.stdout is not None
-        self._process.kill()
-        self._process.wait()
-        self._process.stdout.close()
-        self._process, self._events = None, b""

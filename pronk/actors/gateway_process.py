@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
+import contextlib
+import functools
 import os
 import re
 import resource
@@ -13,10 +14,12 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from pronk.processes.channel import Channel, ChannelClosed
 from pronk.processes.freed_memory import keep_freed_memory
-from pronk.processes.lifeline import die_with_parent
+from pronk.processes.messages import Alive, Message
+from pronk.types import UserError
 
-# What gRPC's own log says of those who never got as far as a conversation, and what it means.
+# What gRPC's log says of connections that failed before the first message, and what it means.
 MEANINGS = {
     "WRONG_VERSION_NUMBER|HTTP_REQUEST": "a TLS handshake failed: plain text, or random bytes, where TLS was due",
     "CERTIFICATE_UNKNOWN|UNKNOWN_CA|BAD_CERTIFICATE": "a TLS handshake failed: the actor does not trust the learner's "
@@ -26,59 +29,59 @@ MEANINGS = {
     "Handshake failed": "a TLS handshake failed",
     "Handshake timed out": "a connection that stayed silent",
 }
-SWITCH_SECONDS = 0.0005  # gRPC's thread hands every event to asyncio's, and should not wait long for its turn
-OURS = r"^[IWEF]\d{4} [\d:.]+ +\d+ "  # how gRPC's lines begin; whatever else is written to stderr is kept as it is
+ALIVE_SECONDS = 1.0  # between signs of life
+SWITCH_SECONDS = 0.0005  # gRPC's thread hands every event to asyncio's, which should not wait long for the lock
+GRPC_LINE = r"^[IWEF]\d{4} [\d:.]+ +\d+ "  # other lines of standard error are kept as they are
 
 
-def main(job: dict[str, Any]) -> None:
-    """Serve until the learner is gone."""
-    die_with_parent(job["parent"])
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)  # the learner's business; when it goes, so does this
+def main(job: dict[str, Any], channel: Channel) -> None:
+    """Serve until the learner closes its port."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the learner decides; when it ends, so does this
     allow_many_connections()
     keep_freed_memory()
     sys.setswitchinterval(SWITCH_SECONDS)
     log = os.dup(2)
     os.environ.setdefault("GRPC_VERBOSITY", "INFO")
-    os.environ.setdefault("GRPC_TRACE", "handshaker")  # tells of those who never got as far as a conversation
+    os.environ.setdefault("GRPC_TRACE", "handshaker")  # logs connections that fail before Python sees them
     from pronk.layout import UnrollLayout
     from pronk.transport.gateway import Gateway, Rules
     from pronk.transport.notes import Notes
     from pronk.transport.security import Pass
     from pronk.transport.shared_memory import Ticket
 
-    notes = Notes(lambda line: ignore_full(log, line))
-    notes.write(f"the gateway starts (life {job['life']}, pid {os.getpid()})")
-    listen_to_grpc(notes, log)
+    notes = Notes(lambda line: write_if_possible(log, line))
+    read_grpc_log(notes, log)
     shown = Pass(
         **{name: value and value.encode() if name != "token" else value for name, value in job["pass"].items()}
     )
     rules = Rules(layout=UnrollLayout.from_plain(job["layout"]), life=job["life"], shown=shown, **job["rules"])
-    assert rules.layout.digest == job["digest"], "the layout does not survive the journey"
+    assert rules.layout.digest == job["digest"], "the layout changed on its way"
+
+    def tell(message: Message) -> None:
+        with contextlib.suppress(ChannelClosed):  # the learner is gone, which its socket says too
+            channel.send(message)
+
+    async def report_alive() -> None:
+        while True:
+            await asyncio.sleep(ALIVE_SECONDS)
+            tell(Alive())
 
     async def serve() -> None:
-        gateway = Gateway(rules, Ticket(**job["ticket"]), notes, tell)
-        await gateway.serve(job["address"], job["own_address"])
+        heartbeat = asyncio.create_task(report_alive())
+        await Gateway(rules, Ticket(**job["ticket"]), notes, tell).serve(job["address"], job["own_address"])
+        heartbeat.cancel()
 
     try:
         asyncio.run(serve())
     except RuntimeError as error:  # gRPC's, when it cannot bind
-        notes.write(f"the gateway fails: {error}")
-        tell({"failed": str(error)})
-        raise SystemExit(1) from None
+        if job["life"]:  # it could before, so it may again
+            raise
+        raise UserError(f"gateway.address: cannot listen on {job['address']}: {error}") from None
     notes.close()
-    notes.write("the gateway ends: the learner is gone")
-    os._exit(0)  # gRPC's threads need not be waited for
 
 
-def tell(event: dict[str, Any]) -> None:
-    """To the learner, which reads it when it has time; what does not fit in the pipe is not worth waiting for."""
-    os.set_blocking(1, False)
-    ignore_full(1, json.dumps(event) + "\n")
-
-
-def ignore_full(descriptor: int, line: str) -> None:
-    """Write, but not at any price."""
+def write_if_possible(descriptor: int, line: str) -> None:
+    """Write without waiting; a line that does not fit is dropped."""
     try:
         os.write(descriptor, line.encode(errors="replace"))
     except OSError:
@@ -86,7 +89,7 @@ def ignore_full(descriptor: int, line: str) -> None:
 
 
 def allow_many_connections() -> None:
-    """Each is a descriptor; the usual limit of 1,024 is too low for a cluster."""
+    """Raise the limit of descriptors, one per connection: the usual 1,024 is too low for a cluster."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = 65536 if most == resource.RLIM_INFINITY else most
     try:
@@ -95,19 +98,20 @@ def allow_many_connections() -> None:
         return
 
 
-def listen_to_grpc(notes: Any, log: int) -> None:
-    """gRPC writes to stderr why it turned somebody away before Python heard of it: note that, once per reason."""
-    theirs, ours = os.pipe()
-    os.dup2(ours, 2)
-    os.close(ours)
-    threading.Thread(target=sort_lines, args=(theirs, notes, lambda line: ignore_full(log, line)), daemon=True).start()
+def read_grpc_log(notes: Any, log: int) -> None:
+    """Note why gRPC refused connections before Python saw them. It writes that to standard error."""
+    reader, writer = os.pipe()
+    os.dup2(writer, 2)
+    os.close(writer)
+    keep = functools.partial(write_if_possible, log)
+    threading.Thread(target=sort_lines, args=(reader, notes, keep), daemon=True).start()
 
 
 def sort_lines(descriptor: int, notes: Any, keep: Callable[[str], None]) -> None:
-    """Every line of gRPC's that has a meaning becomes a refusal; other lines are kept as they are."""
+    """Turn gRPC's lines about failed connections into refusals; keep what is not gRPC's."""
     with open(descriptor, errors="replace") as lines:
         for line in lines:
-            if not re.match(OURS, line):
+            if not re.match(GRPC_LINE, line):
                 keep(line)
                 continue
             for sign, meaning in MEANINGS.items():

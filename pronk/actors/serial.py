@@ -7,36 +7,37 @@ import itertools
 from collections.abc import Iterator
 
 from pronk.actor import Actor, make_actor
-from pronk.actors.base import Play, Watch
-from pronk.actors.board import ActorState, Board
+from pronk.actors.base import ActorSetup, Watch
+from pronk.actors.status import ActorState, StatusFile
 from pronk.processes.failures import user_code
 from pronk.transport import LearnerPort
 from pronk.transport.local import LocalTransport
 
 
 @contextlib.contextmanager
-def playing(play: Play) -> Iterator[tuple[LearnerPort, Watch]]:
+def running_actors(setup: ActorSetup) -> Iterator[tuple[LearnerPort, Watch]]:
     """`actors.count` actors over the local transport."""
-    port = LocalTransport(play.layout)
-    port.publish(play.parameters)
+    port = LocalTransport(setup.layout)
+    port.publish(setup.parameters)
     with contextlib.ExitStack() as stack:
         actors: list[Actor] = []
-        for index in range(play.config.actors.count):
+        for index in range(setup.config.actors.count):
             with user_code(f"actor {index}"):
-                actors.append(stack.enter_context(make_actor(play.config, lambda *_: port, index, 0, play.generation)))
+                made = make_actor(setup.config, lambda *_: port, index, 0, setup.generation)
+                actors.append(stack.enter_context(made))
         turns, unrolls = itertools.cycle(enumerate(actors)), [0] * len(actors)
-        board = Board(play)
-        stack.callback(board.end)
+        status = StatusFile(setup)
+        stack.callback(status.end)
 
-        def let_one_play() -> None:
+        def play_one_unroll() -> None:
             index, actor = next(turns)
-            with user_code(f"actor {index}"), play.interrupts.at_once():
+            with user_code(f"actor {index}"), setup.interrupts.at_once():
                 actor.advance()
             unrolls[index] += 1
 
         def watch() -> None:
-            play.interrupts.check()
-            board.show(lambda: [ActorState(index, "playing", count) for index, count in enumerate(unrolls)])
+            setup.interrupts.check()
+            status.update(lambda: [ActorState(index, "playing", count) for index, count in enumerate(unrolls)])
 
-        port.while_waiting = let_one_play
+        port.while_waiting = play_one_unroll
         yield port, watch

@@ -50,10 +50,10 @@ def actor(
     if give_up_after is not None and not give_up_after > 0:
         raise UserError(f"--give-up-after: {give_up_after:g} does not fit: more than 0 seconds")
     shown = actor_pass(address, token_file, ca, cert, key, insecure, server_name)
-    from pronk.actors.joining import Joining
+    from pronk.actors.remote_actor import RemoteActor
 
     board = Board(quiet)
-    joining = Joining(
+    remote = RemoteActor(
         address,
         shown,
         board.tell,
@@ -63,7 +63,7 @@ def actor(
     )
     try:
         with Interrupts() as interrupts, interrupts.at_once():
-            joining.run()
+            remote.run()
     except Interrupted:
         board.tell("left")
         raise typer.Exit(INTERRUPTED) from None
@@ -71,8 +71,8 @@ def actor(
 
 
 def end_hanging() -> None:
-    """The environment does not come back, so nothing but this can end the process."""
-    print("failed: the learner waits in vain for an unroll; this is where it hangs:", file=sys.stderr, flush=True)
+    """End this process while its main thread hangs in the environment."""
+    print("failed: the learner timed out waiting for an unroll; this process hangs here:", file=sys.stderr, flush=True)
     faulthandler.dump_traceback(all_threads=True)
     os._exit(FAILED)
 

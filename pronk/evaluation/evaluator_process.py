@@ -1,71 +1,27 @@
 """What the evaluator process runs; `evaluator.py` starts it.
 
-It is told of one checkpoint after another on its standard input, plays whole episodes with each, and answers over a
-pipe. It writes no file but its log, so it may be killed at any instant.
+It plays whole episodes with each checkpoint that it is sent, and sends back the result. It writes no file but its log,
+so it may be killed at any instant.
 """
 
 from __future__ import annotations
 
 import contextlib
-import faulthandler
-import json
 import os
-import signal
-import sys
 import time
-import traceback
 from pathlib import Path
 from typing import Any
 
-from pronk.processes.failures import user_traceback
-from pronk.processes.lifeline import die_with_parent
+from pronk.processes.channel import Channel
+from pronk.processes.messages import Alive, Evaluate, Evaluated
 
 NICENESS = 10  # of 19; measured in benchmarks/evaluator_cost.py
-BEAT_SECONDS = 1.0  # how often it tells that its environments move
-MOST_TOLD = 15_000  # bytes: a pipe holds at least 16 KiB without a reader
+ALIVE_SECONDS = 1.0  # between signs of life while its environments step
 
 
-def main(job: dict[str, Any]) -> None:
-    """Evaluate what it is told of, until its standard input ends. A failure is told to whoever started this process."""
-    die_with_parent(job["parent"])
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    faulthandler.enable()
-    faulthandler.register(signal.SIGUSR1, all_threads=False)
-    stand_back()
-    print(f"{time.strftime('%F %T')} the evaluator starts (life {job['life']}, pid {os.getpid()})", flush=True)
-    code = 0
-    try:
-        serve(job)
-        print(f"{time.strftime('%F %T')} the evaluator ends: the training is over", flush=True)
-    except Exception as error:
-        traceback.print_exc()
-        with contextlib.suppress(OSError):
-            tell(job, failure=user_traceback(error)[-MOST_TOLD:])
-        code = 1
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)  # not `exit`, which waits for threads that an environment may have left
-
-
-def stand_back() -> None:
-    """Let the training go first: an evaluation may be late, an update may not.
-
-    With a lower priority it runs where actors and learner leave a core idle, and gets a small share of a busy one, so
-    that it is never starved. On a desktop Linux weighs whole sessions against one another, not processes; there the
-    session has a priority of its own (the file is not there, or may not be written, where that is not so).
-    """
-    niceness = os.nice(NICENESS)
-    with contextlib.suppress(OSError):
-        Path("/proc/self/autogroup").write_text(str(niceness))
-
-
-def tell(job: dict[str, Any], **message: Any) -> None:
-    """One line to whoever started this process."""
-    os.write(job["answers"], json.dumps(message).encode() + b"\n")
-
-
-def serve(job: dict[str, Any]) -> None:
-    """Evaluate checkpoint after checkpoint, always with the same episodes: what changes is the agent."""
+def main(job: dict[str, Any], channel: Channel) -> None:
+    """Evaluate checkpoint after checkpoint, always with the same episodes: only the agent changes."""
+    lower_priority()
     import torch
 
     from pronk.config import ResolvedConfig
@@ -76,43 +32,56 @@ def serve(job: dict[str, Any]) -> None:
     config = ResolvedConfig.from_yaml(job["config"])
     settings = config.evaluation
     seeds = evaluation_seeds(settings.seed, settings.envs, BESIDE_TRAINING)
-    tell(job, alive=True)
+    channel.send(Alive())
     env = make_env(config, settings.envs)
     try:
-        tell(job, alive=True)
-        for line in sys.stdin.buffer:
-            tell(job, line=evaluate(job, config, env, json.loads(line), *seeds))
+        channel.send(Alive())
+        for message in channel:
+            assert isinstance(message, Evaluate)
+            channel.send(Evaluated(evaluate(channel, config, env, message, *seeds)))
     finally:
         env.close()
 
 
+def lower_priority() -> None:
+    """Give training precedence: an evaluation may be late, an update may not.
+
+    The evaluator then runs where actors and learner leave a core idle, and gets a small share of a busy one. A desktop
+    Linux weighs sessions against one another, not processes, and has a priority per session (elsewhere the file does
+    not exist or cannot be written).
+    """
+    niceness = os.nice(NICENESS)
+    with contextlib.suppress(OSError):
+        Path("/proc/self/autogroup").write_text(str(niceness))
+
+
 def evaluate(
-    job: dict[str, Any], config: Any, env: Any, task: dict[str, str], policy_seed: int, seeds: list[int]
+    channel: Channel, config: Any, env: Any, task: Evaluate, policy_seed: int, seeds: list[int]
 ) -> dict[str, Any]:
-    """Play the episodes with one checkpoint; gives a line of eval.jsonl."""
+    """Play the episodes with one checkpoint; return a line of eval.jsonl."""
     from pronk.evaluation.playing import play_episodes, restored_policy
     from pronk.runs.checkpoint import load_checkpoint
 
-    began = beaten = time.monotonic()
+    began = reported = time.monotonic()
 
-    def beat() -> None:
-        nonlocal beaten
-        if time.monotonic() - beaten >= BEAT_SECONDS:
-            beaten = time.monotonic()
-            tell(job, alive=True)
+    def report_alive() -> None:
+        nonlocal reported
+        if time.monotonic() - reported >= ALIVE_SECONDS:
+            reported = time.monotonic()
+            channel.send(Alive())
 
     settings = config.evaluation
-    state = load_checkpoint(Path(task["path"]))
+    state = load_checkpoint(Path(task.path))
     policy = restored_policy(config, env.spec, state, env.count, policy_seed, settings.deterministic)
-    played = play_episodes(env, policy, settings.episodes, seeds, beat)._replace(game=config.env.game).summary()
-    del played["interval"]  # it follows from the rest, and is no number
+    played = play_episodes(env, policy, settings.episodes, seeds, report_alive)._replace(game=config.env.game).summary()
+    del played["interval"]  # it follows from the rest, and is not a number
     metrics = state["metrics"]
     return {
         "wall_seconds": round(metrics["wall_seconds"], 3),  # of training, when the checkpoint was written
         "env_steps": metrics["env_steps"],
         "frames": metrics["env_steps"] * env.spec.frames_per_step,
         "updates": metrics["updates"],
-        "checkpoint": task["checkpoint"],
+        "checkpoint": task.checkpoint,
         **played,
         "deterministic": settings.deterministic,
         "seconds": round(time.monotonic() - began, 3),  # of playing

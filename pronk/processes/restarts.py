@@ -29,6 +29,11 @@ class RestartPolicy:
     last_pause: float = 10.0
     growth: float = 4.0
 
+    def pause(self, in_a_row: int) -> float:
+        """Return the seconds to wait before the next try, after so many ends in a row."""
+        power = min(in_a_row, 30) - 1  # a larger one overflows
+        return min(self.last_pause, self.first_pause * self.growth**power)
+
 
 USUAL = RestartPolicy()
 NEVER = RestartPolicy(max_failures=1, max_kills=1)
@@ -72,8 +77,7 @@ class Restarts:
         self.kills += not is_fault
         if reached(self.failures, policy.max_failures) or reached(self.kills, policy.max_kills):
             return None
-        in_a_row = min(self.failures + self.kills, 30)  # a larger power overflows
-        return min(policy.last_pause, policy.first_pause * policy.growth ** (in_a_row - 1))
+        return policy.pause(self.failures + self.kills)
 
 
 def reached(count: int, limit: int | None) -> bool:

@@ -46,7 +46,8 @@ class ProcessFailed(Failure):
     def __init__(self, name: str, end: End, times: int) -> None:
         in_a_row = f" {times} times in a row" if times > 1 else ""
         super().__init__(f"{name} failed{in_a_row}: {end.cause}")
-        self.end, self.times = end, times
+        self.brief = f"{name} failed{in_a_row} ({end.brief})"
+        """One line."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ class Child:
     """Called with the number of lives before, for each start."""
     policy: RestartPolicy = USUAL
     progress: Callable[[], int] = lambda: 0
-    """Counts work that is done; a life in which it grew was not in vain."""
+    """Counts work that is done; a life in which it grew made progress."""
     timeout_seconds: float = math.inf
     silent_seconds: Callable[[], float] = lambda: 0.0
     """How long the child has done nothing although it could: more than the timeout is a hang."""
@@ -201,7 +202,7 @@ class SupervisedProcess:
     def _judge(self, end: End) -> None:
         """Plan the restart, or raise the root cause."""
         if end.is_mistake:
-            raise UserError(f"{self.spec.name}: {end.cause}")
+            raise UserError(end.cause)
         pause = self._restarts.pause_after(end.is_fault, time.monotonic() - self._started_at, self.progressed)
         if pause is None or (end.raised and self.spec.errors_are_final()):
             raise ProcessFailed(self.spec.name, end, max(self._restarts.failures, self._restarts.kills))

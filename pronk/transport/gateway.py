@@ -20,6 +20,7 @@ from typing import Any
 import grpc
 
 from pronk.layout import UnrollLayout
+from pronk.processes.messages import ActorJoined, ActorLeft, Listening, Message
 from pronk.transport.codecs import DTYPES, shrink
 from pronk.transport.frames import HEADER, MAX_JSON_BYTES, METHOD, TOKEN, Kind, pack, stream_options
 from pronk.transport.memory import ParameterExchange, Slots, map_memory
@@ -63,7 +64,7 @@ class Rules:
 class Gateway:
     """Sessions on one side, one channel to the learner on the other."""
 
-    def __init__(self, rules: Rules, ticket: Ticket, notes: Notes, tell: Callable[[dict[str, Any]], None]) -> None:
+    def __init__(self, rules: Rules, ticket: Ticket, notes: Notes, tell: Callable[[Message], None]) -> None:
         self.rules, self.notes, self._tell = rules, notes, tell
         self.slots = Slots(map_memory(ticket.unrolls), rules.layout)
         self._exchange = ParameterExchange(map_memory(ticket.parameters), rules.parameters_nbytes)
@@ -90,7 +91,7 @@ class Gateway:
         own_port = server.add_insecure_port(own_address) if own_address else None
         await server.start()
         own = f"{own_address.rpartition(':')[0]}:{own_port}" if own_address else None
-        self._tell({"listening": f"{address.rpartition(':')[0]}:{port}", "own": own})
+        self._tell(Listening(f"{address.rpartition(':')[0]}:{port}", own))
         try:
             await self._over.wait()
             for session in self._sessions:
@@ -144,7 +145,7 @@ class Gateway:
     def joined(self, session: Session) -> None:
         """It plays from now on."""
         self.notes.write(f"actor {session.index} joins: {session.name}")
-        self._tell({"joined": session.index, "name": session.name, "playing": self._playing()})
+        self._tell(ActorJoined(session.index, session.name, self._playing()))
 
     def left(self, session: Session, why: str) -> None:
         """Its number is free again. What it sent stays."""
@@ -154,7 +155,7 @@ class Gateway:
         if session.playing:
             session.playing = False
             self.notes.write(f"actor {session.index} leaves: {session.name}; {why}")
-            self._tell({"left": session.index, "playing": self._playing()})
+            self._tell(ActorLeft(session.index, self._playing()))
 
     def _playing(self) -> int:
         return sum(session.playing for session in self._sessions)

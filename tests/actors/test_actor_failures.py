@@ -11,6 +11,7 @@ from pathlib import Path
 
 import faulty
 import pytest
+from actors import actors_of
 from processes import (
     Ended,
     Training,
@@ -24,13 +25,7 @@ from processes import (
 )
 
 import pronk
-from pronk.actor import specs_for
-from pronk.actors import Play, local, playing
-from pronk.config import load_config, resolve
-from pronk.layout import UnrollLayout
-from pronk.processes.interrupts import Interrupts
-from pronk.runs.directory import RunDirectory
-from pronk.starting import learner_for, spec_of
+from pronk.actors import local
 from pronk.transport import LearnerPort
 
 ONE_ACTOR = ("actors.count=1", "actors.envs=2", "learner.batch_size=2", "run.total_steps=1e9")
@@ -107,7 +102,7 @@ def test_restart_tries_again_and_ends_with_the_root_cause_of_what_keeps_failing(
     ended = run(tmp_path / "run", "RaisesInStep", "env.kwargs.after=100", "actors.max_failures=2")
     assert ended.code == 1
     warning, told = ended.err.split("\n", 1)
-    assert warning.startswith("actor 0 failed (RuntimeError: the wheel came off); it starts again")
+    assert warning.startswith("actor 0 failed (RuntimeError: the wheel came off); restarting it")
     assert warning.endswith(str(tmp_path / "run" / "logs" / "actor-000.log"))
     assert_told_well(told, "RaisesInStep")
     assert "failed 2 times in a row" in told
@@ -117,10 +112,10 @@ def test_restart_tries_again_and_ends_with_the_root_cause_of_what_keeps_failing(
 def test_environment_that_fails_rarely_is_started_again_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local, "YOUNG_SECONDS", 0.0)  # else "rarely" means minutes
+    monkeypatch.setattr(local, "STEADY_SECONDS", 0.0)  # else "rarely" means minutes
     with at_play(tmp_path, "faulty:RaisesInStep", "env.kwargs.after=100", "actors.max_failures=2") as port:
         for _ in range(2):
-            take_until_said(port, "actor 0 failed .*the wheel came off.* it starts again")
+            take_until_said(port, "actor 0 failed .*the wheel came off.* restarting it")
 
 
 def test_killed_actor_with_environments_in_processes_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -132,7 +127,7 @@ def test_killed_actor_with_environments_in_processes_leaves_nothing_behind(tmp_p
         assert len(environments) >= 2
         assert not names, "forked environments use no name in /dev/shm"
         os.kill(actor, signal.SIGKILL)
-        take_until_said(port, "actor 0 failed .*SIGKILL.* it starts again")
+        take_until_said(port, "actor 0 failed .*SIGKILL.* restarting it")
     wait_until(lambda: not any(map(is_running, environments)), 60.0, "the end of its environments")
 
 
@@ -157,13 +152,7 @@ def say(message: str) -> None:
 @contextlib.contextmanager
 def at_play(path: Path, name: str, *overrides: str) -> Iterator[LearnerPort]:
     """The port of a learner that does not learn, with one real actor."""
-    asked = load_config(name, [*ONE_ACTOR, *overrides])
-    config = resolve(asked)
-    learner = learner_for(config, spec_of(config))
-    specs = specs_for(config, learner.spec, learner.network.state_spec)
-    run = RunDirectory.create(asked, path, "here")
-    play = Play(config, UnrollLayout(specs), learner.parameters(), run.logs, 0, Interrupts(), say)
-    with playing(play) as (port, _):
+    with actors_of(path, name, *ONE_ACTOR, *overrides, say=say) as (port, _):
         yield port
 
 

@@ -11,7 +11,17 @@ from processes import descendants_of, is_running, read_summary, wait_until
 
 from pronk.cluster.process_runner import FILES, ProcessRunner
 from pronk.processes.channel import Channel
-from pronk.processes.messages import Alive, Exited, Failed, FileChunk, Listening, Output, RunCommand, RunnerReady, Started
+from pronk.processes.messages import (
+    Alive,
+    Exited,
+    Failed,
+    FileChunk,
+    Listening,
+    Output,
+    RunCommand,
+    RunnerReady,
+    Started,
+)
 from pronk.runs.directory import RunDirectory
 
 pytestmark = pytest.mark.timeout(400)

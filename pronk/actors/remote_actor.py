@@ -1,7 +1,8 @@
-"""An actor that has nothing but an address: it joins a learner, gets everything else from it, and plays.
+"""An actor that knows only an address: it joins a learner over gRPC, gets everything else from it, and plays.
 
-A learner that goes away is waited for, with growing pauses. If the same one is back (the network was down), play goes
-on where it was; if it was started anew, so is the actor, because configuration and seeds may be others.
+When the connection is lost it tries again, with growing pauses. If the same learner is back (the network was down), it
+continues where it was; if the learner was restarted, the actor starts again too, because configuration and seeds may
+have changed.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from pronk.processes.failures import user_code
 from pronk.processes.freed_memory import keep_freed_memory
 from pronk.processes.messages import Joined
 from pronk.processes.reporting import report
+from pronk.processes.restarts import RestartPolicy
 from pronk.transport import Closed
 from pronk.transport.grpc_actor import Connection, GrpcActorPort, Lost
 from pronk.transport.security import Pass
@@ -27,26 +29,26 @@ from pronk.types import Failure, UserError
 if TYPE_CHECKING:
     from pronk.actor import Actor
 
-FIRST_PAUSE, LAST_PAUSE = 0.5, 30.0  # seconds between attempts; a random half of it is left out
-STEADY_SECONDS = 10.0  # a connection that lasted so long was a good one
+RECONNECT = RestartPolicy(first_pause=0.5, last_pause=30.0, growth=2.0)  # a random half of each pause is left out
+STEADY_SECONDS = 10.0  # a connection that lasted so long resets the pauses
 KEEPALIVE_SECONDS = 8.0
 
 
 @dataclass
-class Joining:
+class RemoteActor:
     """One actor, over all its connections."""
 
     address: str
     shown: Pass
     tell: Callable[[str], None]
-    """What happens: joined, lost, waiting."""
+    """Shows the user a line: joined, lost, waiting."""
     progress: Callable[[int], None] = lambda steps: None
     """Environment steps sent so far; called after every unroll."""
     give_up_after: float = float("inf")
     """Seconds without a learner."""
     hello: dict[str, Any] | None = None
     on_hang: Callable[[], None] = lambda: None
-    """The learner waits in vain for an unroll. Called from another thread: this one is busy."""
+    """The learner timed out waiting for an unroll. Called from another thread: this one is busy."""
     _attempts: int = 0
     _steps: int = 0
 
@@ -58,7 +60,7 @@ class Joining:
             connection = self._play(connection)
 
     def _play(self, connection: Connection) -> Connection | None:
-        """For one learner, from its welcome to its end; gives the connection to the next learner, if it has another."""
+        """Play for one learner until it ends; return the connection to the one that replaced it, if any."""
         import torch
 
         from pronk.actor import make_actor
@@ -75,12 +77,12 @@ class Joining:
 
         try:
             with user_code("the actor"):
-                place = welcome["actor"], welcome["life"], welcome["generation"]
-                with make_actor(config, make_port, *place) as actor:
-                    self.tell(f"joined {self.address} as actor {place[0]}: {describe(config)}")
-                    report(Joined(place[0]))
+                index = welcome["actor"]
+                with make_actor(config, make_port, index, welcome["life"], welcome["generation"]) as actor:
+                    self.tell(f"joined {self.address} as actor {index}: {describe(config)}")
+                    report(Joined(index))
                     while True:
-                        self._play_on(actor, config)
+                        self._play_until_closed(actor, config)
                         if connection.finished:
                             connection.close("the run has ended")
                             return None
@@ -89,7 +91,7 @@ class Joining:
                             raise reason
                         following = self._connect(reason)
                         if following.welcome["learner"] != welcome["learner"]:
-                            self.tell("the learner has been started anew")
+                            self.tell("the learner was restarted")
                             return following
                         connection = following
                         ports[0].attach(connection)
@@ -97,8 +99,7 @@ class Joining:
             connection.close((str(error).splitlines() or [type(error).__name__])[-1])
             raise
 
-    def _play_on(self, actor: Actor, config: ResolvedConfig) -> None:
-        """Until the connection ends."""
+    def _play_until_closed(self, actor: Actor, config: ResolvedConfig) -> None:
         began = time.monotonic()
         with contextlib.suppress(Closed):
             while True:
@@ -109,17 +110,17 @@ class Joining:
                     self._attempts = 0
 
     def _connect(self, lost: Exception | None = None) -> Connection:
-        """Try until there is a learner, or until it is no use."""
-        began, told = time.monotonic(), ""
+        """Try until a learner answers. Raises Failure after `give_up_after` seconds, UserError if it refuses."""
+        began, said = time.monotonic(), ""
         while True:
             if lost is not None:
                 if time.monotonic() - began >= self.give_up_after:
                     raise Failure(f"no learner at {self.address} for {self.give_up_after:g} s: {lost}")
-                if str(lost) != told:
+                if str(lost) != said:
                     self.tell(f"no learner at {self.address}: {lost}; trying again until there is one")
-                    told = str(lost)
-                pause = min(LAST_PAUSE, FIRST_PAUSE * 2 ** min(self._attempts, 10)) * random.uniform(0.5, 1.0)
+                    said = str(lost)
                 self._attempts += 1
+                pause = RECONNECT.pause(self._attempts) * random.uniform(0.5, 1.0)
                 time.sleep(min(pause, max(0.0, began + self.give_up_after - time.monotonic())))
             try:
                 connection = Connection(self.address, self.shown, KEEPALIVE_SECONDS, self.hello)
@@ -130,7 +131,7 @@ class Joining:
 
 
 def check_same(layout: UnrollLayout, nbytes: int, welcome: dict[str, Any]) -> None:
-    """What this machine's environment and network give must be what the learner's gave."""
+    """Raise UserError unless environment and network have the same shapes here as at the learner."""
     theirs = UnrollLayout.from_plain(welcome["layout"])
     if layout.digest != theirs.digest:
         raise UserError(
@@ -142,6 +143,6 @@ def check_same(layout: UnrollLayout, nbytes: int, welcome: dict[str, Any]) -> No
 
 
 def describe(config: ResolvedConfig) -> str:
-    """What is played, in a few words."""
+    """Return in a few words what is played."""
     game = f" {config.env.game}" if config.env.game else ""
     return f"{config.env.id}{game}, {config.actors.envs} environments, unrolls of {config.actors.unroll_length} steps"

@@ -1,4 +1,4 @@
-"""logs/actors.json: what every actor does right now, for whoever looks at the run directory; always whole.
+"""logs/actors.json: what every actor does right now. The dashboard reads it; it is replaced in one step.
 
 {"time": 1700000000.0, "running": true, "actors": [{"actor": 0, "state": "playing", ...}, ...]}
 """
@@ -11,10 +11,10 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Literal
 
-from pronk.actors.base import Play
+from pronk.actors.base import ActorSetup
 from pronk.runs.status_file import write_status
 
-SECONDS = 1.0  # between two looks
+SECONDS = 1.0  # between two updates
 
 State = Literal["starting", "playing", "waiting", "restarting", "ended"]
 """`waiting`: all its slots are filled and the learner has taken none yet."""
@@ -22,7 +22,7 @@ State = Literal["starting", "playing", "waiting", "restarting", "ended"]
 
 @dataclass
 class ActorState:
-    """One actor as its supervisor sees it."""
+    """One actor as its supervisor sees it. The fields are the keys of the file."""
 
     actor: int
     state: State
@@ -37,40 +37,39 @@ class ActorState:
     """Since its last unroll, although it had room for one."""
     place: str = "this machine"
     steps_per_second: float | None = None
-    """Played, whether valid or not; the board works it out."""
+    """Played, whether valid or not; `StatusFile` computes it."""
 
 
-class Board:
-    """Where a launcher shows its actors, about once a second."""
+class StatusFile:
+    """Writes the file about once a second."""
 
-    def __init__(self, play: Play) -> None:
-        self._path = play.logs / "actors.json"
-        self._steps_per_unroll = play.config.actors.envs * play.config.actors.unroll_length
-        self._shown_at = 0.0
+    def __init__(self, setup: ActorSetup) -> None:
+        self._path = setup.logs / "actors.json"
+        self._steps_per_unroll = setup.config.actors.envs * setup.config.actors.unroll_length
+        self._updated_at = 0.0
         self._actors: list[ActorState] = []
 
-    def show(self, look: Callable[[], list[ActorState]]) -> None:
-        """Replace what was shown, if it is time to look again."""
+    def update(self, states: Callable[[], list[ActorState]]) -> None:
+        """Write the actors' states, if it is time to."""
         now = time.monotonic()
-        if now - self._shown_at < SECONDS:
+        if now - self._updated_at < SECONDS:
             return
         before = {one.actor: one.unrolls for one in self._actors}
-        self._actors = look()
+        self._actors = states()
         for one in self._actors:
             if one.actor in before:
                 played = (one.unrolls - before[one.actor]) * self._steps_per_unroll
-                one.steps_per_second = round(played / (now - self._shown_at), 1)
-        self._shown_at = now
+                one.steps_per_second = round(played / (now - self._updated_at), 1)
+        self._updated_at = now
         self._write(running=True)
 
     def end(self) -> None:
-        """The run is over; the last rates stay."""
+        """Mark every actor as ended; the last rates stay."""
         for one in self._actors:
             one.state, one.pid, one.filled = "ended", None, 0
         self._write(running=False)
 
     def _write(self, running: bool) -> None:
-        """That nobody can look is no reason to stop a run."""
-        picture = {"time": round(time.time(), 3), "running": running, "actors": [asdict(one) for one in self._actors]}
-        with contextlib.suppress(OSError):
-            write_status(self._path, picture)
+        status = {"time": round(time.time(), 3), "running": running, "actors": [asdict(one) for one in self._actors]}
+        with contextlib.suppress(OSError):  # a full disk must not end a run
+            write_status(self._path, status)

@@ -1,0 +1,66 @@
+"""The gateway's process under its supervisor, and what the user is told about remote actors."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from actors import actor_setup, actors_of
+from processes import wait_until
+
+from pronk.actors import remote_count
+from pronk.actors.remote_count import RemoteCount
+from pronk.config.resolved import Rank
+
+NOBODY = ("actors.count=0", "gateway.address=127.0.0.1:0", "actors.envs=16")
+
+
+def pids(log: Path) -> list[int]:
+    return [int(pid) for pid in re.findall(r"the gateway starts \(life \d+, pid (\d+)\)", log.read_text())]
+
+
+@pytest.mark.parametrize(
+    ("number", "cause"),
+    [(signal.SIGKILL, "killed by SIGKILL"), (signal.SIGSTOP, "no sign of life for 2 s (actors.timeout_seconds)")],
+)
+def test_a_killed_or_frozen_gateway_is_restarted_at_the_same_address(
+    number: signal.Signals, cause: str, tmp_path: Path
+) -> None:
+    said: list[str] = []
+    with actors_of(tmp_path / "run", "catch", *NOBODY, "actors.timeout_seconds=2", say=said.append) as (_, watch):
+        log, address = tmp_path / "run" / "logs" / "gateway.log", tmp_path / "run" / "address"
+        before = address.read_text()
+        os.kill(pids(log)[0], number)
+
+        def restarted() -> bool:
+            watch()
+            return log.read_text().count("starts (life") == 2
+
+        wait_until(restarted, 60.0, "its restart")
+        time.sleep(0.2)
+        watch()
+        assert address.read_text() == before
+    assert any(line.startswith(f"the gateway failed ({cause}); restarting it. Its log: ") for line in said), said
+
+
+def test_a_learner_of_several_waits_for_its_own_share_of_the_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote_count, "SAY_SECONDS", 0.0)
+    said: list[str] = []
+    overrides = (*NOBODY, "learners.count=4", "learner.batch_size=256", "actors.slots=2")
+    count = RemoteCount(actor_setup(tmp_path / "run", "catch", *overrides, say=said.append, rank=Rank(0, 4, 0, 4)))
+    count.playing = 1
+    for _ in range(3):
+        count.report_shortage()
+        time.sleep(0.001)
+    assert said == [
+        f"a batch joins 4 unrolls, and the actors that play have room for 2; waiting for actors: pronk actor {''}"
+    ]
+    count.playing = 2
+    count.report_shortage()
+    assert len(said) == 1
