@@ -1,6 +1,7 @@
 """The shape of the package: which part may import which, and what every module and folder must have."""
 
 import ast
+import graphlib
 import os
 import subprocess
 import sys
@@ -13,27 +14,32 @@ import pronk
 ROOT = Path(pronk.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 
-# A unit is a file at the root of the package or a folder. It imports only units of earlier lines: units of one line
-# never import one another.
-ORDER = [
-    {"types", "seeding"},
-    {"layout", "config", "processes", "returns"},
-    {"runs", "parameters", "device"},
-    {"envs", "networks", "losses", "transport", "sinks", "optimisers"},
-    {"metrics", "policies", "batcher", "learner"},
-    {"actor", "learners"},
-    {"actors", "evaluation", "plotting"},
-    {"training", "exports", "watching", "cluster", "dashboard"},
-    {"starting", "sharing"},
-    {"bench"},
-    {"cli"},
-]
-NOT_SEAMS = {"cli", "config", "dashboard", "evaluation", "plotting", "processes", "runs", "sharing", "watching"}
-LEVEL = {unit: level for level, units in enumerate(ORDER) for unit in units}
+# A unit is a file at the root of the package or a folder. It may import units of the layers before its own, and of its
+# own layer too, as long as there is no circle. Seams never import one another.
+LAYERS = {
+    "ground": {
+        "types",
+        "seeding",
+        "layout",
+        "config",
+        "processes",
+        "runs",
+        "parameters",
+        "device",
+        "returns",
+        "metrics",
+    },
+    "seams": {"envs", "networks", "losses", "optimisers", "transport", "sinks", "learners"},
+    "story": {"policies", "actor", "batcher", "learner", "actors", "evaluation", "training"},
+    "tools": {"starting", "bench", "cluster", "dashboard", "exports", "plotting", "sharing", "watching"},
+    "commands": {"cli"},
+}
+LAYER = {unit: number for number, units in enumerate(LAYERS.values()) for unit in units}
 
-WHERE_TENSORS_ARE = {
-    *("networks", "losses", "parameters", "optimisers", "device", "policies", "batcher", "learner", "learners"),
-    *("evaluation", "exports", "training", "starting", "bench"),
+# What the command line and a starting actor import: torch alone takes two seconds.
+WITHOUT_TORCH = {
+    *("types", "seeding", "layout", "config", "processes", "runs", "returns", "metrics", "envs", "transport", "sinks"),
+    *("cluster", "dashboard", "plotting", "cli"),
 }
 
 
@@ -78,10 +84,14 @@ def parsed(file):
     return ast.parse(file.read_text(encoding="utf-8"))
 
 
-def test_every_unit_is_in_the_order():
+def imported_units(file):
+    return {name.split(".")[1] for name in imports(parsed(file)) if name.startswith("pronk.")} & set(LAYER)
+
+
+def test_every_unit_is_in_one_layer():
     units = {unit_of(file) for file in FILES} - {"__init__", "__main__"}
-    assert units == set(LEVEL)
-    assert sum(len(line) for line in ORDER) == len(LEVEL)
+    assert units == set(LAYER)
+    assert sum(len(units) for units in LAYERS.values()) == len(LAYER)
 
 
 @pytest.mark.parametrize(
@@ -89,9 +99,16 @@ def test_every_unit_is_in_the_order():
 )
 def test_imports_point_one_way(file):
     here = unit_of(file)
-    known = {name.split(".")[1] for name in imports(parsed(file)) if name.startswith("pronk.")}
-    units = known & set(LEVEL) - {here}
-    assert sorted(unit for unit in units if LEVEL[unit] >= LEVEL[here]) == []
+    highest = LAYER[here] - (here in LAYERS["seams"])
+    assert sorted(unit for unit in imported_units(file) - {here} if LAYER[unit] > highest) == []
+
+
+def test_there_is_no_circle():
+    graph = {unit: set() for unit in LAYER}
+    for file in FILES:
+        if unit_of(file) in graph and not is_program(file):
+            graph[unit_of(file)] |= imported_units(file) - {unit_of(file)}
+    tuple(graphlib.TopologicalSorter(graph).static_order())  # raises CycleError
 
 
 def test_programs_are_not_imported():
@@ -103,18 +120,8 @@ def test_import_pronk_loads_no_submodule():
     assert [name for name in at_import_time(parsed(ROOT / "__init__.py")) if name.split(".")[0] == "pronk"] == []
 
 
-def test_torch_is_imported_only_where_tensors_are():
-    users = {unit_of(file) for file in FILES if any(n.split(".")[0] == "torch" for n in at_import_time(parsed(file)))}
-    assert users == WHERE_TENSORS_ARE
-
-
 def test_the_command_line_starts_without_torch():
-    light = [
-        module_of(file)
-        for file in FILES
-        if unit_of(file) in {"types", "layout", "config", "processes", "runs", "envs", "transport", "sinks", "cli"}
-        and not is_program(file)
-    ]
+    light = [module_of(file) for file in FILES if unit_of(file) in WITHOUT_TORCH and not is_program(file)]
     assert {"pronk.cli", "pronk.transport.shared_memory"} <= set(light)
     program = f"import sys, pronk, {', '.join(light)}; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, env=os.environ)
@@ -130,9 +137,11 @@ def test_no_module_is_called_utils():
     assert names.isdisjoint({"utils", "util", "helpers", "common", "misc"})
 
 
-def test_every_seam_declares_its_protocol():
-    folders = {file.parent for file in FILES} - {ROOT, *(ROOT / name for name in NOT_SEAMS)}
-    assert [folder.name for folder in sorted(folders) if not (folder / "base.py").is_file()] == []
+def test_a_folder_that_says_it_is_a_seam_declares_its_protocol():
+    packages = [file for file in FILES if file.name == "__init__.py" and file.parent != ROOT]
+    seams = {file.parent for file in packages if (ast.get_docstring(parsed(file)) or "").startswith("SEAM: ")}
+    assert {ROOT / unit for unit in LAYERS["seams"] if (ROOT / unit).is_dir()} <= seams
+    assert sorted(folder.name for folder in seams if not (folder / "base.py").is_file()) == []
 
 
 def test_every_public_name_exists():
