@@ -10,12 +10,12 @@ import torch
 
 from pronk.actor import specs_for
 from pronk.config import Config, ResolvedConfig, load_config, plain_yaml, record, resolve, validate
-from pronk.config.resolved import check_resolved
+from pronk.config.resolved import ONLY, Rank, check_resolved
 from pronk.device import choose_device
 from pronk.envs import probe_spec
 from pronk.layout import UnrollLayout
 from pronk.learner import Learner
-from pronk.learners import Left, Place, find_place, following, leading
+from pronk.learners import GroupEnded, Rendezvous, coordinate, find_rendezvous, participate
 from pronk.processes.failures import time_limit, user_code
 from pronk.processes.freed_memory import keep_freed_memory
 from pronk.runs.directory import RunDirectory
@@ -53,9 +53,9 @@ def train(
         config = load_config(config)
     if config.cluster.name == "ray":
         return concluded(elsewhere(config, run_dir, name, resume, display, say))
-    place = find_place(config.learners)
-    if place.rank > 0:
-        return follow(place, say)
+    rendezvous = find_rendezvous(config.learners)
+    if rendezvous.rank > 0:
+        return train_as_participant(rendezvous, say)
     if resume and run_dir is None:
         raise UserError("resume needs run_dir: which run should go on?")
     if run_dir is not None and not resume:
@@ -65,20 +65,21 @@ def train(
     spec = spec_of(config)
     for note in spec.notes:
         say(note)
-    resolved = resolve(config, place)
+    resolved = resolve(config, rendezvous)
     check_resolved(resolved)
-    learner = learner_for(resolved, spec, place)
-    refuse_more_than_memory(resolved, learner, place.count_here)
+    check_teams(resolved, spec)
+    learner = learner_for(resolved, spec, rendezvous)
+    refuse_more_than_memory(resolved, learner, rendezvous.count_here)
     check_gateway(resolved)
     recorded = record(config, resolved)
-    with leading(place, config.loss.reduction, say) as group:
+    with coordinate(rendezvous, config.loss.reduction, say) as group:
         if resume:
             run = RunDirectory.open(Path(str(run_dir)))
         else:
             run = RunDirectory.create(recorded, Path(run_dir) if run_dir else None, name or config.env.id)
         with run.locked():
             training = Training(resolved, recorded, run, learner, resume, say, group)
-            group.invite({"config": config.to_yaml(), "run": str(run.path)}, run.logs)
+            group.announce(config.to_yaml(), str(run.path), run.logs)
             summary = concluded(training.go(display))
     if config.run.video:
         film_final(run.path, say)
@@ -95,23 +96,23 @@ def elsewhere(
     return train_on_ray(config, run_dir=path, name=name or config.env.id, resume=resume, display=display, say=say)
 
 
-def follow(place: Place, say: Say) -> dict[str, Any]:
-    """Be another learner than 0, which says what to learn, logs, and writes the checkpoints."""
+def train_as_participant(rendezvous: Rendezvous, say: Say) -> dict[str, Any]:
+    """Train as another learner than 0, which gives the configuration, logs, and writes the checkpoints."""
     try:
-        with following(place, say) as (group, welcome):
-            config = validate(plain_yaml.parse(welcome["config"]))
+        with participate(rendezvous, say) as (group, welcome):
+            config = validate(plain_yaml.parse(welcome.config))
             spec = spec_of(config)
-            resolved = resolve(config, place)
+            resolved = resolve(config, rendezvous)
             check_resolved(resolved)
-            run = RunDirectory(Path(welcome["run"]))
-            run.logs /= f"learner-{place.rank:03d}"
+            run = RunDirectory(Path(welcome.run))
+            run.logs /= f"learner-{rendezvous.rank:03d}"
             run.logs.mkdir(parents=True, exist_ok=True)
-            learner = learner_for(resolved, spec, place)
+            learner = learner_for(resolved, spec, rendezvous)
             return concluded(Training(resolved, config, run, learner, False, group.say, group).go(None))
-    except Left as left:  # before there was anything to do
-        if left.outcome == "failed":
-            raise Failure(left.message) from None
-        return concluded({"outcome": left.outcome, "run": ""})
+    except GroupEnded as end:  # before training began
+        if end.outcome == "failed":
+            raise Failure(end.message) from None
+        return concluded({"outcome": end.outcome, "run": ""})
 
 
 def concluded(summary: dict[str, Any]) -> dict[str, Any]:
@@ -127,11 +128,22 @@ def spec_of(config: Config | ResolvedConfig) -> EnvSpec:
         return probe_spec(config)
 
 
-def learner_for(config: ResolvedConfig, spec: EnvSpec, place: Place | None = None) -> Learner:
+def check_teams(config: ResolvedConfig, spec: EnvSpec) -> None:
+    """Raise UserError unless an actor's environments are whole teams of agents."""
+    envs = config.actors.envs
+    if envs % spec.agents:
+        fitting = -(-envs // spec.agents) * spec.agents
+        raise UserError(
+            f"actors.envs ({envs}) must be a multiple of {spec.agents}, the number of agents of {config.env.id}: try "
+            f"actors.envs={fitting} learner.batch_size={fitting}"
+        )
+
+
+def learner_for(config: ResolvedConfig, spec: EnvSpec, rank: Rank = ONLY) -> Learner:
     """Return a learner for the environment, with the configured share of the machine."""
     torch.set_num_threads(config.learner.threads)
     keep_freed_memory()
-    device = choose_device(config.learner.device, place.rank_here if place else 0)
+    device = choose_device(config.learner.device, rank.rank_here)
     with user_code("the network or the loss"):
         return Learner(config, spec, device)
 

@@ -9,7 +9,7 @@
            played; measured from Unroll.version, always logged
   stop     the learner leaves its `with`; the ports close; every actor gets `Closed` and returns
   failure  an actor's end is the end of its socket; its slots are its own, so nothing is lost, locked or half-read
-  group    several learners are one: they meet at every update, add up their gradients, and end together
+  group    several learners act as one: they add up their gradients at every update, and end together
 
 One thread. While it waits for unrolls it looks after its actors, or, with transport=local, plays them itself. With
 --evaluate one more process plays whole episodes with its checkpoints: see evaluator.py.
@@ -32,7 +32,7 @@ from pronk.config import Config, ResolvedConfig
 from pronk.evaluation.evaluator import Evaluator
 from pronk.layout import UnrollLayout
 from pronk.learner import Learner, NonFinite
-from pronk.learners import Group, Left, Share, Solo
+from pronk.learners import GroupEnded, LearnerGroup, SingleLearner
 from pronk.metrics import Metrics
 from pronk.optimisers import scheduled_rate
 from pronk.processes.failures import user_code
@@ -67,13 +67,12 @@ class Training:
         learner: Learner,
         resume: bool,
         say: Say,
-        group: Group | None = None,
+        group: LearnerGroup | None = None,
     ) -> None:
         """`config` is this learner's; `recorded` is that of the whole run, for config.yaml and the checkpoints."""
         self._config, self._recorded, self._run, self._learner, self._say = config, recorded, run, learner, say
-        self._group = group or Solo()
+        self._group = group or SingleLearner()
         self._leads = self._group.rank == 0  # who writes
-        self._broken: tuple[int, ...] = ()  # learners whose gradient was not a number
         self._metrics = Metrics(learner.spec.frames_per_step)
         self._best = (False, -float("inf"))  # whether over 100 episodes, and their mean return
         self._reported: dict[str, Any] | None = None
@@ -89,7 +88,7 @@ class Training:
         updates_before = self._metrics.updates
         with contextlib.ExitStack() as stack:
             interrupts = stack.enter_context(Interrupts())
-            interrupts.look = self._group.look
+            interrupts.look = self._group.check
             sinks: list[Sink] = []
             if self._leads:
                 sinks = [
@@ -102,8 +101,8 @@ class Training:
             self._evaluator = stack.enter_context(Evaluator(self._config, self._run, self._sinks, self._say_once))
             try:
                 outcome = self._outcome() or self._learn(interrupts)
-            except Left as left:
-                outcome, failure = left.outcome, Failure(left.message) if left.outcome == "failed" else None
+            except GroupEnded as end:
+                outcome, failure = end.outcome, Failure(end.message) if end.outcome == "failed" else None
             except Interrupted:
                 outcome = "interrupted"
             except NonFinite as error:
@@ -132,7 +131,7 @@ class Training:
     def _learn(self, interrupts: Interrupts) -> str:
         """The loop. Gives the reason why it ended."""
         config, learner, metrics, group = self._config, self._learner, self._metrics, self._group
-        self._begin_as_one(interrupts)
+        self._synchronise(interrupts)
         specs = specs_for(config, learner.spec, learner.network.state_spec)
         setup = ActorSetup(
             config, UnrollLayout(specs), learner.parameters(), self._run.logs, metrics.env_steps, interrupts, self._say
@@ -144,17 +143,11 @@ class Training:
                 with metrics.waiting():
                     batch = batcher.next()
                 metrics.learning_rate = scheduled_rate(config.optimiser, metrics.env_steps / config.run.total_steps)
-                with user_code("the learner"):
-                    report = learner.gradient(batch.tensors, meanwhile=batcher.prefetch)
                 metrics.count_lags(learner.version - batch.arrays.version, batch.fresh)
-                share = Share.of(batch.arrays, report, learner.version, batch.fresh)
-                with metrics.waiting():
-                    whole = group.meet(share, interrupts)
-                self._broken = whole.broken
-                report = group.add_up(learner.gradients, share, whole)
-                learner.update(report, metrics.learning_rate, batch.tensors)
+                with user_code("the learner"):
+                    update = group.step(learner, batch, metrics.learning_rate, meanwhile=batcher.prefetch)
                 port.publish(learner.parameters())
-                metrics.record(whole.experience, report)
+                metrics.record(update.experience, update.report)
                 if metrics.seconds_since_line() >= config.run.log_every_seconds:
                     metrics.queue = port.waiting / max(1, port.room)
                     self._report()
@@ -165,11 +158,11 @@ class Training:
             self._report()  # before the actors are ended, which takes a moment and is not training
         return outcome
 
-    def _begin_as_one(self, interrupts: Interrupts) -> None:
-        """Where learner 0 is: its weights, its optimiser, its counters."""
+    def _synchronise(self, interrupts: Interrupts) -> None:
+        """Wait for all learners, and take over learner 0's weights, optimiser and counters."""
         learner, metrics = self._learner, self._metrics
         mine = {"metrics": metrics.state(), "version": learner.version}
-        state = self._group.begin(mine, learner.tensors(), interrupts)
+        state = self._group.begin(mine, learner.tensors(), interrupts, metrics.waiting)
         if not self._leads:
             metrics.load_state(state["metrics"])
             learner.version = state["version"]
@@ -246,9 +239,9 @@ class Training:
         self._run.prepare_resume(self._recorded, self._metrics.updates)
 
     def _keep_broken_batch(self, error: NonFinite) -> BrokenGradient:
-        rank = self._group.rank
-        if self._broken and rank not in self._broken:
-            others = ", ".join(map(str, self._broken))
+        rank, broken = self._group.rank, self._group.broken
+        if broken and rank not in broken:
+            others = ", ".join(map(str, broken))
             return BrokenGradient(f"{error}, in learner {others}, whose log says more; no weights were touched")
         path = self._run.path / (f"broken_batch-learner-{rank:03d}.pt" if rank else "broken_batch.pt")
         kept = save_broken_batch(error.batch, self._learner.state()["network"], path)

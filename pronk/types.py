@@ -72,6 +72,8 @@ class EnvSpec:
     """Emulator frames per decision (frame skip). Pronk counts steps and shows frames where they differ."""
     tasks: tuple[str, ...] = ("default",)
     """Names of the tasks that the environments play. `VectorEnv.task` and `Unroll.task` are indices into it."""
+    agents: int = 1
+    """Agents of one team, each of them a column: vectors come in whole teams."""
     notes: tuple[str, ...] = ()
     """What was done to the observations without being asked, to be told to the user: one line each."""
 

@@ -72,6 +72,20 @@ def test_every_link_leads_to_a_file() -> None:
     assert broken == []
 
 
+def test_every_file_that_architecture_names_exists() -> None:
+    text = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`([\w/.-]+(?:\.py|\.js|\.toml|/))`", text)) - {"base.py", "_process.py", "train.py"}
+    assert len(named) > 40
+    places = (ROOT / "pronk", ROOT)
+    assert sorted(name for name in named if not any((place / name).exists() for place in places)) == []
+    tree = text.partition("## The tree")[2].partition("## ")[0]
+    units = {
+        path.name for path in (ROOT / "pronk").iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()
+    }
+    shown = {name.rstrip("/") for name in re.findall(r"[\w.]+(?:\.py|/)", tree)}
+    assert units - {"__init__.py", "__main__.py"} <= shown
+
+
 def test_contents_of_the_guide_list_its_sections() -> None:
     anchors = {
         re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in re.findall(r"^## (.*)", GUIDE, re.M)

@@ -17,7 +17,7 @@ from pronk.processes.interrupts import INTERRUPTED
 from pronk.types import UserError
 
 if TYPE_CHECKING:
-    from pronk.learners import Place
+    from pronk.learners import Rendezvous
     from pronk.sinks.console import Display, PlainLines
 
 
@@ -88,13 +88,13 @@ def start(
 
     `listen_on` is where actors can join unless gateway.address says something else.
     """
-    from pronk.learners import find_place, place_in
+    from pronk.learners import find_rendezvous, rendezvous_in
 
     if resume:
-        follow_if_further(place_in(changes))  # before looking for the run, which learner 0 alone may have
+        participate_if_further(rendezvous_in(changes))  # before looking for the run, which learner 0 alone may have
     config, title, run_dir = plan_of(source, changes, None, resume, run_dir)
     if not resume:
-        follow_if_further(find_place(config.learners))
+        participate_if_further(find_rendezvous(config.learners))
     if listen_on is not None and config.gateway.address is None:
         config = config.replace({"gateway.address": listen_on})
     if listen_on is not None and resume and config.actors.count == "auto":  # recorded so if there were none here
@@ -159,14 +159,14 @@ def end_with(summary: dict[str, Any], quiet: bool, go_on: str) -> None:
     raise typer.Exit(INTERRUPTED if summary["outcome"] == "interrupted" else 0)
 
 
-def follow_if_further(place: Place) -> None:
-    """All that a further learner does. Learner 0 is the one to watch."""
-    if place.rank == 0:
+def participate_if_further(rendezvous: Rendezvous) -> None:
+    """Run a further learner and exit; return if this is learner 0, which shows the progress of all."""
+    if rendezvous.rank == 0:
         return
-    from pronk.starting import TrainingInterrupted, follow
+    from pronk.starting import TrainingInterrupted, train_as_participant
 
     try:
-        follow(place, warn)
+        train_as_participant(rendezvous, warn)
     except TrainingInterrupted:
         raise typer.Exit(INTERRUPTED) from None
     raise typer.Exit

@@ -21,7 +21,7 @@ class VectorEnv(Protocol):
     """N environments stepped together. They reset themselves; `Step` says where."""
 
     spec: EnvSpec
-    count: int
+    count: int  # at least as many as asked for: a team of several agents is never cut
     task: Array  # [N] int32: index into `spec.tasks`; an environment plays one task throughout
 
     def reset(self, seeds: list[int]) -> Step:
@@ -53,6 +53,11 @@ TABLE = {
     "catch": "pronk.envs.catch:make",
     "atari": "pronk.envs.atari:make",
 }
+# Kinds whose ids begin with the kind's name: `envpool:Ant-v4`.
+PREFIXED = {
+    "envpool:": "pronk.envs.envpool_ids:make",
+    "pettingzoo:": "pronk.envs.pettingzoo_parallel:make",
+}
 GYMNASIUM = "pronk.envs.gymnasium_ids:make"
 
 # Of actors.timeout_seconds: an environment's process that hangs is reported before its actor counts as hanging.
@@ -63,8 +68,9 @@ def make_env(config: Config | ResolvedConfig, count: int) -> VectorEnv:
     """Make the configured environments, with the extra inputs that the configured network asks for."""
     settings = played_as(config.env)
     name = settings.id
-    make: Callable[..., VectorEnv] = load(TABLE.get(name, GYMNASIUM))
-    if name in TABLE:
+    own = maker_of_kind(name)
+    make: Callable[..., VectorEnv] = load(own or GYMNASIUM)
+    if own:
         env = make(settings, count)
         if name != config.env.id:
             from pronk.envs.ale_ids import told
@@ -73,6 +79,12 @@ def make_env(config: Config | ResolvedConfig, count: int) -> VectorEnv:
     else:
         env = make(settings, count, TIMEOUT_SHARE * config.actors.timeout_seconds)
     return with_extra_inputs(env, config)
+
+
+def maker_of_kind(name: str) -> str | None:
+    """Return the address of what makes an id that is not Gymnasium's."""
+    prefixed = [address for prefix, address in PREFIXED.items() if name.startswith(prefix)]
+    return TABLE.get(name) or next(iter(prefixed), None)
 
 
 def played_as(config: EnvConfig) -> EnvConfig:
@@ -107,7 +119,7 @@ def probe_spec(config: Config | ResolvedConfig) -> EnvSpec:
         config = config.replace({"env.vectorization": "sync"})  # one environment needs no process of its own
     env = make_env(config, 1)
     try:
-        if config.env.id not in TABLE:
+        if not maker_of_kind(config.env.id):
             try_once(env)
         return env.spec
     finally:

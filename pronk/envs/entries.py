@@ -26,6 +26,7 @@ class Entries(gym.ObservationWrapper):
     ) -> None:
         super().__init__(env)
         self.changed: list[str] = []  # paths
+        self.notes: tuple[str, ...] = ()  # `wrappers.notes_of` collects them
         self._change_of = change_of
         self.observation_space, self._change = self._changed(env.observation_space, "")
 

@@ -16,7 +16,7 @@ import numpy as np
 from pronk.config import EnvConfig, ResolvedConfig
 from pronk.config.named import find
 from pronk.envs.atari import AtariVector
-from pronk.envs.base import VectorEnv, played_as, with_extra_inputs
+from pronk.envs.base import VectorEnv, maker_of_kind, played_as, with_extra_inputs
 from pronk.envs.catch import boards
 from pronk.envs.gymnasium_ids import creator_of, make_vector, maker_of, single_creator, vector_creator
 from pronk.envs.gymnasium_vector import adapt
@@ -43,8 +43,10 @@ class Filmed(NamedTuple):
 def make_filmed(config: ResolvedConfig, count: int) -> Filmed:
     """Make the configured environments in this process, with pictures if they can be drawn."""
     makers = {"catch": filmed_catch, "atari": filmed_atari}
+    makers |= {"envpool": filmed_envpool, "pettingzoo": filmed_teams}
     settings = played_as(config.env)
-    filmed = makers.get(settings.id, filmed_gymnasium)(settings, count)
+    kind = settings.id.partition(":")[0] if maker_of_kind(settings.id) else ""
+    filmed = makers.get(kind, filmed_gymnasium)(settings, count)
     return filmed._replace(env=with_extra_inputs(filmed.env, config))
 
 
@@ -89,6 +91,26 @@ class Twins(gym.vector.VectorWrapper):
     def pictures(self) -> list[Any]:
         """Return a picture [H, W, 3] of each game."""
         return [np.array(stack[-1]) for stack in self._seen]
+
+
+def filmed_envpool(config: EnvConfig, count: int) -> Filmed:
+    """Make EnvPool's environments, which are not drawn."""
+    from pronk.envs.envpool_ids import make
+
+    return Filmed(make(config, count), lambda: [None] * count, DEFAULT_FPS)
+
+
+def filmed_teams(config: EnvConfig, count: int) -> Filmed:
+    """Make parallel environments; every agent of a team has the team's picture."""
+    from pronk.envs import pettingzoo_parallel
+
+    make_one = pettingzoo_parallel.team_maker(config)
+    env = pettingzoo_parallel.TeamVector(drawing(make_one, pettingzoo_parallel.creator_of(config)), config, count)
+
+    def look() -> list[Any]:
+        return [picture for team in env.teams for picture in [drawn(team.env)] * team.size]
+
+    return Filmed(env, look, DEFAULT_FPS)
 
 
 def filmed_gymnasium(config: EnvConfig, count: int) -> Filmed:

@@ -26,7 +26,18 @@ from pronk.envs.wrappers import asked_for, refuse_wrappers, wrapped
 from pronk.types import UserError
 
 # The package that registers the ids with such a beginning when it is imported.
-REGISTERED_BY = {"ALE/": "ale_py", "MinAtar/": "minatar.gym", "MiniGrid-": "minigrid", "BabyAI-": "minigrid"}
+REGISTERED_BY = {
+    "ALE/": "ale_py",
+    "BabyAI-": "minigrid",
+    "Crafter": "pronk.envs.crafter",
+    "dm_control/": "shimmy",
+    "MinAtar/": "minatar.gym",
+    "MiniGrid-": "minigrid",
+    "MiniHack-": "minihack",
+    "NetHack": "nle",
+    "popgym-": "popgym",
+    "Vizdoom": "vizdoom.gymnasium_wrapper",
+}
 
 Creator = Callable[..., Any]
 

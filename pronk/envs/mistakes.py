@@ -19,6 +19,8 @@ PIP_NAMES = {
     "Box2D": "gymnasium[box2d]",
     "mujoco": "gymnasium[mujoco]",
     "cv2": "opencv-python",
+    "pkg_resources": "setuptools<81",
+    "shimmy": "shimmy[dm-control]",
     "pygame": "pygame-ce",
     "yaml": "pyyaml",
     "sklearn": "scikit-learn",

@@ -18,20 +18,27 @@ RED_GREEN_BLUE = np.array([0.299, 0.587, 0.114], np.float32)  # luminance
 
 def auto(env: gym.Env) -> gym.Env:
     """Resize images that are larger than `LARGE` to `AUTO_SIZE`. Write `env.wrappers=[]` to see them whole."""
-    wanted: list[str] = []
+    if not has_large_picture(env.observation_space):
+        return env
+    notes: list[str] = []
 
     def change_of(path: str, space: gym.spaces.Box) -> tuple[gym.spaces.Box, Change] | None:
-        if not is_picture(space) or max(size_of(space.shape)) <= LARGE:
+        if not has_large_picture(space):
             return None
         height, width = size_of(space.shape)
-        wanted.append(f"{path}: {height}x{width} pixels resized to {AUTO_SIZE}x{AUTO_SIZE}")
+        notes.append(f"{path}: {height}x{width} pixels resized to {AUTO_SIZE}x{AUTO_SIZE} (env.wrappers=[] to see all)")
         return resized(space, AUTO_SIZE, AUTO_SIZE)
 
     changed = Entries(env, change_of)
-    if not changed.changed:
-        return env
-    changed.pronk_notes = tuple(f"{each} (env.wrappers=[] for all of them)" for each in wanted)  # type: ignore[attr-defined]
+    changed.notes = tuple(notes)
     return changed
+
+
+def has_large_picture(space: gym.Space) -> bool:
+    """Return whether a space is, or a Dict has, an image that `auto` resizes."""
+    if isinstance(space, gym.spaces.Dict):
+        return any(has_large_picture(part) for part in space.spaces.values())
+    return isinstance(space, gym.spaces.Box) and is_picture(space) and max(size_of(space.shape)) > LARGE
 
 
 def resize(env: gym.Env, size: Any) -> gym.Env:

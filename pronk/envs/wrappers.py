@@ -15,6 +15,7 @@ import gymnasium as gym
 from pronk.config import EnvConfig
 from pronk.config.errors import nearest
 from pronk.config.named import find
+from pronk.envs.entries import Entries
 from pronk.envs.mistakes import parameters_of
 from pronk.types import UserError
 
@@ -94,6 +95,7 @@ def notes_of(env: Any) -> tuple[str, ...]:
     """Return what wrappers did without being asked, innermost first."""
     notes: list[str] = []
     while isinstance(env, gym.Wrapper):
-        notes = [*getattr(env, "pronk_notes", ()), *notes]
+        if isinstance(env, Entries):
+            notes = [*env.notes, *notes]
         env = env.env
     return tuple(notes)

@@ -68,7 +68,7 @@ def evaluate(
     with user_code("the environment"):
         env = make_env(config, count)
     try:
-        policy = restored_policy(config, env.spec, state, count, policy_seed, deterministic)
+        policy = restored_policy(config, env.spec, state, env.count, policy_seed, deterministic)
         with user_code("the environment"):
             return play_episodes(env, policy, episodes, env_seeds)._replace(game=config.env.game)
     finally:

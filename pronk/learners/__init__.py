@@ -1,16 +1,15 @@
-"""SEAM: how learners act as one. `base.py` has the protocol; `place.py` says which learner this process is."""
+"""SEAM: how several learners act as one. `base.py` has the protocol; `rendezvous.py` says which learner this is."""
 
-from pronk.learners.base import Group, Left, Share, Solo, following, leading
-from pronk.learners.place import Place, find_place, place_in
+from pronk.learners.base import GroupEnded, LearnerGroup, SingleLearner, coordinate, participate
+from pronk.learners.rendezvous import Rendezvous, find_rendezvous, rendezvous_in
 
 __all__ = [
-    "Group",
-    "Left",
-    "Place",
-    "Share",
-    "Solo",
-    "find_place",
-    "following",
-    "leading",
-    "place_in",
+    "GroupEnded",
+    "LearnerGroup",
+    "Rendezvous",
+    "SingleLearner",
+    "coordinate",
+    "find_rendezvous",
+    "participate",
+    "rendezvous_in",
 ]

@@ -1,11 +1,11 @@
-"""What learners that act as one look like to each of them.
+"""What a group of learners looks like to the training loop.
 
-    learner 1   gradient --share-->            --> all gradients added up, weighed by valid steps --> update
-    learner 0   gradient   meet: merge, "go"   --> (one all-reduce of one flat vector)            --> update
-    learner 2   gradient --share-->            -->                                                --> update
+    learner 1   gradient --Contribution-->              --> all-reduce of one flat vector --> update
+    learner 0   gradient   wait for all, merge, reply   --> (weighted by valid steps)     --> update
+    learner 2   gradient --Contribution-->              -->                               --> update
 
-A step of L learners equals one learner's step on all their batches side by side. Nobody touches the gradients of others
-before everybody is there, so a learner that waits does so in Python: it hears at once who leaves, and is never stuck.
+A step of L learners equals one learner's step on all their batches side by side. Nobody enters the all-reduce before
+every gradient is ready, so a learner that waits for others does so in Python, where it notices at once who is gone.
 """
 
 from __future__ import annotations
@@ -16,129 +16,193 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from pronk.learners.place import Place
+from pronk.learners.rendezvous import Rendezvous
 from pronk.metrics import Experience
 from pronk.processes.interrupts import Interrupted, Interrupts
+from pronk.returns import Column, Episode
 from pronk.types import Array, Unroll
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from pronk.learners.follower import Follower
-    from pronk.learners.leader import Leader
+    from pronk.learners.coordinator import Coordinator
+    from pronk.learners.participant import Participant
+    from pronk.processes.messages import Welcome
+
+Waiting = Callable[[], contextlib.AbstractContextManager[None]]
+"""Measures the time that a learner waits for others."""
 
 
-class Left(Interrupted):
-    """Another learner has come to its end, and so does this one. A failure has a message."""
+Report = dict[str, float]
+
+
+class BatchLike(Protocol):
+    """What a group needs of a batch: the same columns as tensors and as NumPy arrays."""
+
+    @property
+    def tensors(self) -> Unroll: ...
+    @property
+    def arrays(self) -> Unroll: ...
+    @property
+    def fresh(self) -> Array: ...
+
+
+class LearnerLike(Protocol):
+    """What a group needs of its own learner. See `learner.py`."""
+
+    version: int
+
+    @property
+    def gradients(self) -> Tensor: ...
+    def step(
+        self,
+        batch: Unroll,
+        learning_rate: float,
+        meanwhile: Callable[[], None] = ...,
+        combine: Callable[[Report], Report] = ...,
+    ) -> Report: ...
+
+
+class GroupEnded(Interrupted):
+    """Another learner has ended, and so does this one. A failure has a message."""
 
     def __init__(self, outcome: str, message: str | None = None) -> None:
         super().__init__(message or outcome)
         self.outcome, self.message = outcome, message
 
 
-class Share(NamedTuple):
-    """What a learner tells of its batch and its gradient; merged, it tells of everybody's."""
+class Update(NamedTuple):
+    """One gradient step: what the learner reports, and what the batches of all learners held."""
 
-    version: int  # that is about to be updated
-    valid: int  # steps that count: a gradient that is a mean weighs so much
-    report: dict[str, float]
+    report: Report
     experience: Experience
-    broken: tuple[int, ...] = ()  # learners whose report is not all numbers
+
+
+class Contribution(NamedTuple):
+    """What a learner reports about its batch and gradient, or, merged, about those of all learners."""
+
+    version: int  # of the weights that are about to be updated
+    valid: int  # valid steps: the weight of a gradient that is a mean
+    report: Report
+    experience: Experience
+    broken: tuple[int, ...] = ()  # ranks of the learners whose report is not finite
 
     @classmethod
-    def of(cls, batch: Unroll, report: dict[str, float], version: int, fresh: Array) -> Share:
-        """One learner's."""
+    def of(cls, batch: Unroll, report: Report, version: int, fresh: Array) -> Contribution:
+        """Return one learner's. `batch` holds NumPy arrays; `fresh` is [B] bool."""
         return cls(version, int(batch.valid.sum()), report, Experience.of(batch, version, fresh))
 
     @classmethod
-    def merged(cls, shares: Sequence[Share], reduction: str) -> Share:
-        """As one learner would tell it of all batches side by side; the norm is known only when gradients are added."""
-        valid = sum(share.valid for share in shares)
-        weights = [share.valid / valid if valid else 1 / len(shares) for share in shares]
+    def merged(cls, parts: Sequence[Contribution], reduction: str) -> Contribution:
+        """Return what one learner would report about all batches side by side, but for the norm of the gradient."""
+        valid = sum(part.valid for part in parts)
+        weights = [part.valid / valid if valid else 1 / len(parts) for part in parts]
         report = {}
-        for name in shares[0].report:
+        for name in parts[0].report:
             summed = reduction == "sum" and name.endswith("loss")
-            values = [share.report[name] for share in shares]
+            values = [part.report[name] for part in parts]
             report[name] = sum(values) if summed else sum(map(float.__mul__, weights, values))
-        broken = tuple(rank for rank, share in enumerate(shares) if not share.is_finite)
-        return cls(shares[0].version, valid, report, Experience.merged([s.experience for s in shares]), broken)
+        broken = tuple(rank for rank, part in enumerate(parts) if not part.is_finite)
+        return cls(parts[0].version, valid, report, Experience.merged([part.experience for part in parts]), broken)
+
+    @classmethod
+    def from_plain(cls, fields: list[Any]) -> Contribution:
+        """Return one that travelled as JSON, where every tuple became a list."""
+        one = cls(*fields)
+        experience = Experience(*one.experience)
+        experience = experience._replace(
+            columns=[Column(*column) for column in experience.columns],
+            episodes=[Episode(*episode) for episode in experience.episodes],
+        )
+        return one._replace(experience=experience, broken=tuple(one.broken))
 
     @property
     def is_finite(self) -> bool:
-        """Whether the whole report is numbers."""
+        """Whether every value of the report is finite."""
         return all(map(math.isfinite, self.report.values()))
 
 
-class Group(Protocol):
+class LearnerGroup(Protocol):
     """All that a training loop sees of the other learners."""
 
     rank: int
     count: int
+    broken: tuple[int, ...]
+    """Ranks of the learners whose loss or gradient was not finite in the last step."""
 
-    def begin(self, state: dict[str, Any], tensors: list[Tensor], interrupts: Interrupts) -> dict[str, Any]:
-        """Wait for everybody, and begin as learner 0 does: gives its `state` and overwrites `tensors` with its own."""
+    def begin(
+        self, state: dict[str, Any], tensors: list[Tensor], interrupts: Interrupts, waiting: Waiting
+    ) -> dict[str, Any]:
+        """Wait for all learners; return learner 0's `state` and overwrite `tensors` with learner 0's."""
         ...
 
-    def look(self) -> None:
-        """Raise `Left` if somebody has left. Cheap; called while this learner waits for its actors."""
+    def check(self) -> None:
+        """Raise `GroupEnded` if a learner has left. Cheap; called while this learner waits for its actors."""
         ...
 
-    def meet(self, share: Share, interrupts: Interrupts) -> Share:
-        """Wait until everybody has a gradient; gives everybody's share, merged. Raises `Left` if somebody left."""
-        ...
+    def step(
+        self, learner: LearnerLike, batch: BatchLike, learning_rate: float, meanwhile: Callable[[], None]
+    ) -> Update:
+        """Make one update from the batches of all learners.
 
-    def add_up(self, gradients: Tensor, mine: Share, whole: Share) -> dict[str, float]:
-        """Make the gradients those of all batches side by side; gives the report with their norm."""
+        Raises:
+            NonFinite: somebody's loss or gradient is not finite; nothing was changed.
+            GroupEnded: a learner has left.
+        """
         ...
 
     def leave(self, outcome: str, message: str | None = None) -> None:
-        """This learner ends; the others get `Left`. Never raises, and more than once is as good as once."""
+        """End this learner; the others get `GroupEnded`. Never raises; only the first call counts."""
         ...
 
 
-@contextlib.contextmanager
-def leading(place: Place, reduction: str, say: Callable[[str], None]) -> Iterator[Solo | Leader]:
-    """Be learner 0, of one or of many. `reduction` is the loss's."""
-    if place.count == 1:
-        yield Solo()
-        return
-    from pronk.learners.leader import Leader
-
-    with Leader(place, reduction, say) as leader:
-        yield leader
-
-
-@contextlib.contextmanager
-def following(place: Place, say: Callable[[str], None]) -> Iterator[tuple[Follower, dict[str, Any]]]:
-    """Be another learner than 0. Gives learner 0's word of welcome too."""
-    from pronk.learners.follower import Follower
-
-    with Follower(place, say) as follower:
-        yield follower, follower.welcome()
-
-
-class Solo:
-    """One learner: everything is as it is, and nothing costs anything."""
+class SingleLearner:
+    """A group of one."""
 
     rank, count = 0, 1
+    broken: tuple[int, ...] = ()
 
-    def invite(self, welcome: dict[str, Any], logs: Path) -> None:
-        """Nobody comes."""
+    def announce(self, config: str, run: str, logs: Path) -> None:
+        """Nobody else needs to know."""
 
-    def begin(self, state: dict[str, Any], tensors: list[Tensor], interrupts: Interrupts) -> dict[str, Any]:
-        """As it is."""
+    def begin(
+        self, state: dict[str, Any], tensors: list[Tensor], interrupts: Interrupts, waiting: Waiting
+    ) -> dict[str, Any]:
+        """See `LearnerGroup`."""
         return state
 
-    def look(self) -> None:
-        """Nobody can leave."""
+    def check(self) -> None:
+        """See `LearnerGroup`."""
 
-    def meet(self, share: Share, interrupts: Interrupts) -> Share:
-        """Nobody else is waited for."""
-        return share
-
-    def add_up(self, gradients: Tensor, mine: Share, whole: Share) -> dict[str, float]:
-        """There is nothing to add."""
-        return mine.report
+    def step(
+        self, learner: LearnerLike, batch: BatchLike, learning_rate: float, meanwhile: Callable[[], None]
+    ) -> Update:
+        """See `LearnerGroup`."""
+        experience = Experience.of(batch.arrays, learner.version, batch.fresh)
+        return Update(learner.step(batch.tensors, learning_rate, meanwhile), experience)
 
     def leave(self, outcome: str, message: str | None = None) -> None:
-        """Nobody minds."""
+        """See `LearnerGroup`."""
+
+
+@contextlib.contextmanager
+def coordinate(
+    rendezvous: Rendezvous, reduction: str, say: Callable[[str], None]
+) -> Iterator[SingleLearner | Coordinator]:
+    """Be learner 0, of one or of many. `reduction` is the loss's; `say` shows the user a line."""
+    if rendezvous.count == 1:
+        yield SingleLearner()
+        return
+    from pronk.learners.coordinator import Coordinator
+
+    with Coordinator(rendezvous, reduction, say) as coordinator:
+        yield coordinator
+
+
+@contextlib.contextmanager
+def participate(rendezvous: Rendezvous, say: Callable[[str], None]) -> Iterator[tuple[Participant, Welcome]]:
+    """Be another learner than 0; also gives what learner 0 announced."""
+    from pronk.learners.participant import Participant
+
+    with Participant(rendezvous, say) as participant:
+        yield participant, participant.welcome()

@@ -1,4 +1,4 @@
-"""torch.distributed, as far as learners need it: one sum and one copy. NCCL between GPUs, else gloo."""
+"""The two operations of torch.distributed that learners need: all-reduce and broadcast. NCCL on GPUs, else gloo."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-SECONDS = 20.0  # everybody is there when a sum begins, so one that takes longer has lost somebody
+TIMEOUT_SECONDS = 20.0  # every gradient is ready when an all-reduce begins, so a longer one has lost a learner
 
 
 class Collective:
-    """The learners' common operations on tensors. Raises RuntimeError when one of them is gone."""
+    """Operations on tensors of all learners. They raise RuntimeError when a learner is gone."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
 
     def add_up(self, gradients: Tensor, weight: float) -> float:
-        """Overwrite everybody's gradients with their weighed sum; gives its norm."""
+        """Overwrite the gradients of every learner with their weighted sum; return its norm."""
         import torch.distributed as dist
 
         gradients.mul_(weight)
@@ -31,11 +31,11 @@ class Collective:
         return float(gradients.norm())
 
     def copy(self, tensors: list[Tensor]) -> None:
-        """Overwrite everybody's tensors with learner 0's."""
+        """Overwrite the tensors of every learner with learner 0's."""
         import torch.distributed as dist
 
         for tensor in tensors:
-            moved = tensor.to(self._device)  # itself, but for what an optimiser counts on the CPU
+            moved = tensor.to(self._device)  # the same tensor, except for counters that an optimiser keeps on the CPU
             dist.broadcast(moved, 0)
             if moved is not tensor:
                 tensor.copy_(moved)
@@ -45,15 +45,15 @@ class Collective:
 def collective(
     backend: str, store: object, rank: int, count: int, own_host: str, device: torch.device
 ) -> Iterator[Collective]:
-    """Connect all learners with one another."""
+    """Connect all learners. `own_host` is the address by which the others reach this one."""
     import torch.distributed as dist
 
     interface = interface_of(own_host)
-    if interface:  # else gloo goes by the host's name, which on many machines means the loopback
+    if interface:  # else gloo resolves the host's name, which is often the loopback
         os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    limit = datetime.timedelta(seconds=SECONDS)
+    limit = datetime.timedelta(seconds=TIMEOUT_SECONDS)
     dist.init_process_group(backend, store=store, rank=rank, world_size=count, timeout=limit)  # type: ignore[arg-type]
     try:
         yield Collective(device)
@@ -62,7 +62,7 @@ def collective(
 
 
 def backend_for(devices: list[tuple[str, str]]) -> str:
-    """NCCL wants a GPU of its own for everybody. A device is a machine's name and a device of torch."""
+    """Return NCCL if every learner has its own GPU, else gloo. A device is a machine's name and a torch device."""
     import torch.distributed as dist
 
     all_gpus = all(device.startswith("cuda") for _, device in devices)
@@ -70,7 +70,7 @@ def backend_for(devices: list[tuple[str, str]]) -> str:
 
 
 def interface_of(address: str) -> str | None:
-    """The network interface that has this address; None where the machine does not tell."""
+    """Return the network interface that has this address; None if it cannot be found."""
     if sys.platform != "linux":
         return None
     import fcntl

@@ -1,9 +1,9 @@
-"""Every message between a process and the one that supervises it. Each is a dataclass of plain values, sent as JSON."""
+"""Every message that processes send one another: dataclasses of plain values, each one line of JSON on its way."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 
@@ -192,9 +192,88 @@ class RunnerLost(Message):
     reason: str
 
 
+# ---- between learner 0 and the others
+
+
+@dataclass(frozen=True)
+class JoinAt(Message):
+    """Left by learner 0 in the store where learners find one another: the port of its channel."""
+
+    port: int
+    token: str = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Hello(Message):
+    """To learner 0: the first message of another learner."""
+
+    rank: int
+    token: str = field(repr=False)
+    version: str
+    """Of Pronk."""
+
+
+@dataclass(frozen=True)
+class Welcome(Message):
+    """From learner 0: what is trained."""
+
+    config: str
+    """YAML."""
+    run: str
+    """The run directory on learner 0's machine."""
+    reduction: str
+    """Of the loss."""
+
+
+@dataclass(frozen=True)
+class Ready(Message):
+    """To learner 0: the learner is built, on this device of this machine."""
+
+    host: str
+    device: str
+
+
+@dataclass(frozen=True)
+class Begin(Message):
+    """From learner 0: connect, and continue from this state."""
+
+    state: dict[str, Any]
+    backend: str
+    """Of torch.distributed."""
+
+
+@dataclass(frozen=True)
+class Contributed(Message):
+    """To learner 0: the gradient is ready. The fields of a `learners.base.Contribution`."""
+
+    contribution: list[Any]
+
+
+@dataclass(frozen=True)
+class Combined(Message):
+    """From learner 0: every gradient is ready; add them up. The merged contribution."""
+
+    contribution: list[Any]
+
+
+@dataclass(frozen=True)
+class Notice(Message):
+    """A line for the user, who watches learner 0."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Leaving(Message):
+    """Both ways: this learner ends, and so does the run."""
+
+    outcome: str
+    message: str | None = None
+
+
 def encode(message: Message) -> bytes:
     """Return one line of JSON."""
-    return json.dumps({"kind": type(message).__name__, **asdict(message)}).encode() + b"\n"  # type: ignore[call-overload]
+    return json.dumps({"kind": type(message).__name__, **vars(message)}).encode() + b"\n"
 
 
 def decode(line: bytes) -> Message:

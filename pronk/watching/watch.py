@@ -135,7 +135,7 @@ def playing(
     with user_code("the environment"):
         filmed = make_filmed(config, count)
     try:
-        policy = restored_policy(config, filmed.env.spec, state, count, policy_seed, deterministic)
+        policy = restored_policy(config, filmed.env.spec, state, filmed.env.count, policy_seed, deterministic)
         yield scenes_of(filmed, policy, episodes, env_seeds, steps), filmed
     finally:
         filmed.env.close()

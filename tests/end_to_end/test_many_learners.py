@@ -55,7 +55,7 @@ def trainings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Tr
 
 def pid_of_learner(training: Training, rank: int) -> int:
     log = training.path / "logs" / f"learner-{rank:03d}.log"
-    return int(re.findall(r"starts \(pid (\d+)\)", log.read_text())[-1])
+    return int(re.findall(r"starts \(life 0, pid (\d+)\)", log.read_text())[-1])
 
 
 def told(training: Training) -> str:
@@ -83,7 +83,7 @@ def test_a_killed_learner_ends_the_others_and_resume_goes_on(trainings: dict[str
     assert training.wait(END) == 1
     training.assert_nothing_left()
     assert re.fullmatch(
-        r"failed: learner 1 is gone \(killed by SIGKILL; its log: \S+\); --resume goes on from the last checkpoint\n",
+        r"failed: learner 1 is gone \(killed by SIGKILL; its log: \S+\); --resume continues from the last checkpoint\n",
         told(training),
     )
     assert_saved(training, "failed")
@@ -124,7 +124,7 @@ def test_ctrl_c_of_another_learner_ends_all(trainings: dict[str, Training]) -> N
     assert training.wait(END) == 130
     training.assert_nothing_left()
     assert_saved(training, "interrupted")
-    assert "ends: interrupted" in (training.path / "logs" / "learner-001.log").read_text()
+    assert "outcome: interrupted" in (training.path / "logs" / "learner-001.log").read_text()
 
 
 def test_a_nan_in_one_learner_stops_all(trainings: dict[str, Training]) -> None:

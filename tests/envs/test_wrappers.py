@@ -168,7 +168,7 @@ def test_large_images_are_resized_unless_asked_for_and_the_user_is_told():
     env = {"id": "scenes:Scene", "kwargs": {"shape": [240, 320, 3]}}
     spec = probe_spec(Config.model_validate({"env": env}))
     assert spec.observation["picture"] == ArraySpec((84, 84, 3), "uint8")
-    assert spec.notes == ("picture: 240x320 pixels resized to 84x84 (env.wrappers=[] for all of them)",)
+    assert spec.notes == ("picture: 240x320 pixels resized to 84x84 (env.wrappers=[] to see all)",)
     whole = probe_spec(Config.model_validate({"env": env | {"wrappers": []}}))
     assert whole.observation["picture"].shape == (240, 320, 3)
     also = probe_spec(Config.model_validate({"env": env | {"wrappers": [{"time_limit": 9}, "auto"]}}))

@@ -50,9 +50,17 @@ CASES = {
     "nature": ["own_parts:Album", "env.kwargs.shape=[84, 84, 1]", "network.torso=nature"],
     "opt_cnn": ["own_parts:Album", "env.kwargs.shape=[84, 84, 1]", "network.torso=opt_cnn"],
     "deep, lstm": ["own_parts:Album", "env.kwargs.shape=[32, 32, 3]", "network.torso=deep", *LSTM],
+    "reals, gru": ["Pendulum-v1", "network.core=gru", "network.core_size=16"],
+    "codes, attention, last": [
+        *("own_parts:Album", "env.kwargs.shape=[7, 7, 3]", "network.core=attention", "network.core_size=32"),
+        *("network.core_window=4", *LAST),
+    ],
     "own": ["own_parts:Album", "network=own_parts:Ticking"],
 }
-IN_ONNX = {"labels, start, lstm, last", "many choices, pictures, last", "reals, one bound, colour first", "mask"}
+IN_ONNX = {
+    *("labels, start, lstm, last", "many choices, pictures, last", "reals, one bound, colour first", "mask"),
+    "codes, attention, last",
+}
 WHOLE = [(case, to) for case in CASES for to in FORMATS]
 SHORT = [(case, to) for case, to in WHOLE if to != "onnx" or case in IN_ONNX]  # each costs seconds
 

@@ -6,6 +6,7 @@ This file is both of them: the test is learner 0, and starts itself as a program
 from __future__ import annotations
 
 import ast
+import contextlib
 import math
 import os
 import signal
@@ -21,9 +22,11 @@ import pytest
 import torch
 from test_learner import LSTM, batch_for, configured, learner_of, step, weights_of
 
-from pronk.batcher import columns
+from pronk.batcher import Batch, columns
 from pronk.learner import Learner, NonFinite
-from pronk.learners import Group, Left, Place, Share, Solo, following, leading
+from pronk.learners import GroupEnded, LearnerGroup, Rendezvous, SingleLearner, coordinate, participate
+from pronk.learners.base import Contribution
+from pronk.learners.distributed import DistributedGroup
 from pronk.metrics import Experience
 from pronk.processes.interrupts import Interrupts
 from pronk.types import Unroll, map_unroll
@@ -63,33 +66,31 @@ def whole_batch(learner: Learner, number: int, valid: tuple[float, float]) -> Un
     return batch
 
 
-def update(group: Group, learner: Learner, batch: Unroll) -> Update:
+def update(group: LearnerGroup, learner: Learner, batch: Unroll) -> Update:
     """As the training loop does it."""
-    share = share_of(learner, batch)
-    whole = group.meet(share, Interrupts())
-    report = group.add_up(learner.gradients, share, whole)
-    gradient = learner.gradients.clone()
-    learner.update(report, RATE, batch)
-    return Update(gradient, weights_of(learner).clone(), report, whole.experience)
+    done = group.step(learner, batch_of(batch), RATE, lambda: None)
+    return Update(learner.gradients.clone(), weights_of(learner).clone(), done.report, done.experience)
 
 
-def share_of(learner: Learner, batch: Unroll) -> Share:
-    report = learner.gradient(batch, lambda: None)
-    return Share.of(
-        map_unroll(lambda tensor: tensor.numpy(), batch), report, learner.version, np.ones(batch.version.shape[0], bool)
-    )
+def batch_of(tensors: Unroll) -> Batch:
+    return Batch(tensors, map_unroll(lambda tensor: tensor.numpy(), tensors), np.ones(tensors.version.shape[0], bool))
 
 
-def be(rank: int, group: Group, learner: Learner, valid: tuple[float, float]) -> list[Update]:
+def begin(group: LearnerGroup, learner: Learner) -> None:
+    state = group.begin({"version": learner.version}, learner.tensors(), Interrupts(), contextlib.nullcontext)
+    learner.version = state["version"]
+
+
+def be(rank: int, group: LearnerGroup, learner: Learner, valid: tuple[float, float]) -> list[Update]:
     """Begin as one, then learn from one's own half of every batch."""
-    learner.version = group.begin({"version": learner.version}, learner.tensors(), Interrupts())["version"]
+    begin(group, learner)
     batches = (whole_batch(learner, number, valid) for number in range(UPDATES))
     return [update(group, learner, columns(batch, rank * HALF, HALF)) for batch in batches]
 
 
-def break_one(rank: int, group: Group, learner: Learner) -> tuple[str, bool]:
+def break_one(rank: int, group: LearnerGroup, learner: Learner) -> tuple[str, bool]:
     """Learner 1 meets a NaN. What both say, and whether the weights are as they were."""
-    learner.version = group.begin({"version": learner.version}, learner.tensors(), Interrupts())["version"]
+    begin(group, learner)
     before = weights_of(learner).clone()
     batch = whole_batch(learner, 1, (1.0, 1.0))
     batch.reward[2, HALF] = math.nan  # in the second half
@@ -100,25 +101,26 @@ def break_one(rank: int, group: Group, learner: Learner) -> tuple[str, bool]:
     return "nothing", False
 
 
-def kill_one(rank: int, group: Group, learner: Learner) -> str:
+def kill_one(rank: int, group: DistributedGroup, learner: Learner) -> str:
     """Learner 1 is killed where it hurts most: all have agreed to add up their gradients. What learner 0 says."""
-    learner.version = group.begin({"version": learner.version}, learner.tensors(), Interrupts())["version"]
+    begin(group, learner)
     batch = columns(whole_batch(learner, 1, (1.0, 1.0)), rank * HALF, HALF)
-    share = share_of(learner, batch)
-    whole = group.meet(share, Interrupts())
+    arrays = batch_of(batch)
+    mine = Contribution.of(arrays.arrays, learner.gradient(batch, lambda: None), learner.version, arrays.fresh)
+    merged = group.exchange(mine)
     if rank == 1:
         os.kill(os.getpid(), signal.SIGKILL)
     try:
-        group.add_up(learner.gradients, share, whole)
-    except Left as left:
-        return f"{left.outcome}: {left.message}"
+        group.add_gradients(learner.gradients, mine, merged)
+    except GroupEnded as end:
+        return f"{end.outcome}: {end.message}"
     return "nothing"
 
 
 def second(ports: dict[str, int], folder: Path) -> None:
     """Learner 1's whole life."""
     for name, port in ports.items():
-        with following(Place(1, 2, host="127.0.0.1", port=port), print) as (group, _):
+        with participate(Rendezvous(1, 2, host="127.0.0.1", port=port), print) as (group, _):
             changes, valid = CASES.get(name, ({}, (0, 0)))
             learner = make(changes, seed=2)  # other weights than learner 0's
             if name == KILLED:
@@ -146,8 +148,8 @@ def results(folder: Path) -> Iterator[dict[str, Any]]:
                 changes, valid = CASES.get(name, ({}, (0, 0)))
                 learner = prepared(make(changes, seed=1), valid)
                 reduction = changes.get("loss.reduction", "mean")
-                with leading(Place(0, 2, host="127.0.0.1", port=port), reduction, print) as group:
-                    group.invite({}, folder)
+                with coordinate(Rendezvous(0, 2, host="127.0.0.1", port=port), reduction, print) as group:
+                    group.announce("", "", folder)
                     special = {BROKEN: break_one, KILLED: kill_one}.get(name)
                     done[name] = special(0, group, learner) if special else be(0, group, learner, valid)
                     group.leave("finished")
@@ -184,14 +186,14 @@ def test_a_step_of_two_learners_equals_one_learners_step_on_both_batches(name, r
     for ours, (their_gradient, their_weights), number in zip(
         results[name], torch.load(folder / name), range(UPDATES), strict=True
     ):
-        one = update(Solo(), alone, whole_batch(alone, number, valid))
+        one = update(SingleLearner(), alone, whole_batch(alone, number, valid))
         assert torch.equal(ours.gradient, their_gradient), "bit for bit the same on both"
         assert torch.equal(ours.weights, their_weights), "bit for bit the same on both"
         torch.testing.assert_close(ours.gradient, one.gradient, rtol=1e-5, atol=1e-5)
         torch.testing.assert_close(ours.weights, one.weights, rtol=1e-5, atol=1e-5)
         assert ours.report == pytest.approx(one.report, rel=1e-5, abs=1e-5)
         assert ours.experience == one.experience
-        assert one.gradient.norm() > 0.1 or max(valid) == 0, "there was something to learn"
+        assert one.report["gradient_norm"] > 0.1 or max(valid) == 0, "there was something to learn"
 
 
 def test_a_nan_in_one_learner_stops_both_before_weights_are_touched(results, folder):

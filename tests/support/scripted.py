@@ -273,3 +273,41 @@ class Broken(gym.Env):
             answer[self._where] = answer[self._where] + np.float32(self._value)
         reward = answer.pop("reward")
         return answer, reward, False, False, {}
+
+
+class Relay:
+    """A parallel environment as PettingZoo has them: agents end one after another, the last by a time limit."""
+
+    possible_agents = ("a", "b", "c")
+
+    def __init__(self, render_mode: str | None = None) -> None:
+        self.agents: list[str] = []
+        self._random = np.random.default_rng(0)
+
+    def observation_space(self, agent: str) -> Box:
+        return Box(-1.0, 20.0, (3,), np.float32)
+
+    def action_space(self, agent: str) -> Discrete:
+        return Discrete(2)
+
+    def reset(self, seed: int | None = None, options: Any = None) -> tuple[dict, dict]:
+        if seed is not None:
+            self._random = np.random.default_rng(seed)
+        self.agents, self._time = list(self.possible_agents), 0
+        return {agent: self._look(agent) for agent in self.agents}, {agent: {} for agent in self.agents}
+
+    def step(self, actions: dict[str, Any]) -> tuple[dict, dict, dict, dict, dict]:
+        assert set(actions) == set(self.agents), "only those play that are not done"
+        self._time += 1
+        acted = self.agents
+        terminations = {agent: self._time == 3 + "ab".index(agent) if agent != "c" else False for agent in acted}
+        truncations = {agent: agent == "c" and self._time == 7 for agent in acted}
+        rewards = {agent: float(actions[agent]) + 0.5 for agent in acted}
+        self.agents = [agent for agent in acted if not (terminations[agent] or truncations[agent])]
+        seen = {agent: self._look(agent) for agent in acted}
+        return seen, rewards, terminations, truncations, {agent: {} for agent in acted}
+
+    def close(self) -> None: ...
+
+    def _look(self, agent: str) -> np.ndarray:
+        return np.array([self._time, self.possible_agents.index(agent), self._random.random()], np.float32)

@@ -16,6 +16,7 @@ import grpc
 import numpy as np
 
 from pronk.layout import UnrollLayout
+from pronk.processes.messages import Listening, Message
 from pronk.transport.frames import METHOD, PROTOCOL, TOKEN, Kind, pack, pack_json
 from pronk.transport.gateway import Gateway, Rules
 from pronk.transport.grpc_actor import Connection, GrpcActorPort
@@ -58,7 +59,7 @@ class Served:
     port: SharedMemoryTransport
     gateway: Gateway
     log: list[str]
-    events: list[dict[str, Any]]
+    events: list[Message]
     tls: Pass = field(default_factory=Pass)
 
     def connect(self, **changes: Any) -> Connection:
@@ -90,13 +91,13 @@ def gateway(layout: UnrollLayout = LAYOUT, slots: int = 2, nbytes: int = NBYTES,
         }
     )
     log: list[str] = []
-    events: list[dict[str, Any]] = []
+    events: list[Message] = []
     listening = threading.Event()
     made: list[Gateway] = []
 
-    def tell(event: dict[str, Any]) -> None:
+    def tell(event: Message) -> None:
         events.append(event)
-        if "listening" in event:
+        if isinstance(event, Listening):
             listening.set()
 
     port = SharedMemoryTransport(layout, nbytes, actors=0, slots=slots, gateway_slots=rules.max_actors * slots)
@@ -115,9 +116,7 @@ def gateway(layout: UnrollLayout = LAYOUT, slots: int = 2, nbytes: int = NBYTES,
     shown = rules.shown
     try:
         with port:
-            yield Served(
-                events[0]["listening"], port, made[0], log, events, Pass(shown.token, authority=shown.certificate)
-            )
+            yield Served(events[0].address, port, made[0], log, events, Pass(shown.token, authority=shown.certificate))
     finally:
         thread.join(PATIENCE)
     assert not thread.is_alive()

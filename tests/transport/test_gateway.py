@@ -22,6 +22,7 @@ from through_grpc import (
 )
 
 from pronk.layout import UnrollLayout
+from pronk.processes.messages import ActorLeft
 from pronk.transport import Closed
 from pronk.transport.frames import METHOD, Kind, pack, pack_json
 from pronk.transport.grpc_actor import Connection, GrpcActorPort, Lost
@@ -322,7 +323,7 @@ def test_what_an_actor_sent_before_its_end_arrives():
         send(port, 1.0)
         until(lambda: served.port.waiting == 1)
         port.connection.close()
-        until(lambda: "left" in served.events[-1])
+        until(lambda: isinstance(served.events[-1], ActorLeft))
         assert take(served) == [1.0]
 
 

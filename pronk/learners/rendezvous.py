@@ -1,4 +1,4 @@
-"""Which learner this process is, and where learner 0 is to be found."""
+"""Which learner this process is, and where it finds learner 0."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from pronk.types import UserError
 
 
 @dataclass(frozen=True)
-class Place(Rank):
-    """Which learner of how many, and where learner 0 is."""
+class Rendezvous(Rank):
+    """The rank of this learner, and the address of learner 0."""
 
     host: str = ""
-    """Of learner 0. Empty: this process starts the others."""
+    """Of learner 0. Empty: learner 0 starts the others, on this machine."""
     port: int = 0
-    port_is_ours: bool = True
-    """Whether learner 0 has to listen there; torchrun's agent may do so already."""
+    listens: bool = True
+    """Whether learner 0 listens there; with torchrun its agent does."""
 
 
-def find_place(settings: LearnersConfig, environment: Mapping[str, str] = os.environ) -> Place:
-    """From the configuration or, where that is silent, from what torchrun or the like has set."""
+def find_rendezvous(settings: LearnersConfig, environment: Mapping[str, str] = os.environ) -> Rendezvous:
+    """Return the rendezvous from the configuration or, where that does not say, from torchrun's variables."""
     launched = environment.get("RANK", "").isdigit() and environment.get("WORLD_SIZE", "").isdigit()
     world = int(environment["WORLD_SIZE"]) if launched else 1
     launched = world > 1
@@ -40,36 +40,36 @@ def find_place(settings: LearnersConfig, environment: Mapping[str, str] = os.env
         )
     if settings.rank is None and not launched:
         if settings.address is not None:
-            raise UserError(f"learners.address={settings.address} needs learners.rank: which learner is this?")
-        return Place(0, count, 0, count)
+            raise UserError(f"learners.address={settings.address} needs learners.rank, the number of this learner")
+        return Rendezvous(0, count, 0, count)
     if count == 1 and settings.count == "auto":
-        raise UserError(f"learners.rank={settings.rank} needs learners.count: how many learners are there?")
+        raise UserError(f"learners.rank={settings.rank} needs learners.count, the number of all learners")
     if count == 1:
-        return Place()
+        return Rendezvous()
     rank = int(environment["RANK"]) if settings.rank is None else settings.rank
     if rank >= count:
         raise UserError(f"learners.rank={rank} must be below learners.count={count}: the first learner is 0")
     host, port = address_of(settings, environment, rank)
     agent = settings.address is None and environment.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     rank_here, count_here = int(environment.get("LOCAL_RANK", 0)), int(environment.get("LOCAL_WORLD_SIZE", 1))
-    return Place(rank, count, rank_here, count_here, host, port, not agent)
+    return Rendezvous(rank, count, rank_here, count_here, host, port, not agent)
 
 
-def place_in(overrides: list[str], environment: Mapping[str, str] = os.environ) -> Place:
-    """From the command line alone: a run that goes on may have its configuration on learner 0's machine only."""
+def rendezvous_in(overrides: list[str], environment: Mapping[str, str] = os.environ) -> Rendezvous:
+    """Return the rendezvous from the command line alone: only learner 0's machine may have the run's configuration."""
     tree: dict[str, Any] = {}
     for override in overrides:
         path, _, text = override.partition("=")
         if path.partition(".")[0] == "learners":
             assign(tree, path, plain_yaml.parse(text))
     try:
-        return find_place(LearnersConfig.model_validate(tree.get("learners", {})), environment)
+        return find_rendezvous(LearnersConfig.model_validate(tree.get("learners", {})), environment)
     except (ValidationError, yaml.YAMLError) as error:
         raise UserError(f"learners: {' '.join(str(error).split())}") from None
 
 
 def address_of(settings: LearnersConfig, environment: Mapping[str, str], rank: int) -> tuple[str, int]:
-    """Where learner 0 is."""
+    """Return host and port of learner 0."""
     if settings.address is not None:
         host, colon, port = settings.address.rpartition(":")
         key = f"learners.address={settings.address}"

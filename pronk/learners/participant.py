@@ -1,0 +1,176 @@
+"""A learner other than 0: joins learner 0, gets everything from it, and steps when learner 0 says so."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from torch import Tensor
+
+from pronk import __version__
+from pronk.learners.base import Contribution, GroupEnded, Waiting
+from pronk.learners.distributed import (
+    EXPLAIN_SECONDS,
+    JOIN_SECONDS,
+    KEY,
+    POLL_SECONDS,
+    DistributedGroup,
+    LongWait,
+    device_of,
+    first_line,
+)
+from pronk.learners.peer_channel import SEND_SECONDS, PeerChannel
+from pronk.learners.rendezvous import Rendezvous
+from pronk.processes.channel import ChannelClosed
+from pronk.processes.interrupts import Interrupts
+from pronk.processes.messages import (
+    Begin,
+    Combined,
+    Contributed,
+    Hello,
+    JoinAt,
+    Leaving,
+    Message,
+    Notice,
+    Ready,
+    Welcome,
+    decode,
+)
+from pronk.types import Failure
+
+Expected = TypeVar("Expected", bound=Message)
+
+
+def connect_to_store(rendezvous: Rendezvous, say: Callable[[str], None]) -> Any:
+    """Wait for learner 0, which may be started minutes later, and return its store."""
+    import torch.distributed as dist
+
+    wait, address = LongWait(JOIN_SECONDS), f"{rendezvous.host}:{rendezvous.port}"
+
+    def pause() -> None:
+        if wait.is_over:
+            raise Failure(f"learner 0 does not answer at {address}")
+        if waited := wait.mention():
+            say(f"learner {rendezvous.rank} has waited for learner 0 at {address}{waited}")
+        time.sleep(4 * POLL_SECONDS)
+
+    if rendezvous.listens:
+        while not answers(rendezvous.host, rendezvous.port):  # not in torch, which does not notice Ctrl-C
+            pause()
+        store = dist.TCPStore(rendezvous.host, rendezvous.port, rendezvous.count, False, wait_for_workers=False)
+    else:
+        store, _, _ = next(iter(dist.rendezvous("env://", rendezvous.rank, rendezvous.count)))
+    while not store.check([KEY]):
+        pause()
+    return store
+
+
+def answers(host: str, port: int) -> bool:
+    """Return whether a process listens there."""
+    try:
+        socket.create_connection((host, port), timeout=5.0).close()
+    except OSError:
+        return False
+    return True
+
+
+class Participant(DistributedGroup):
+    """A learner with a channel to learner 0."""
+
+    def __init__(self, rendezvous: Rendezvous, say: Callable[[str], None]) -> None:
+        """Join learner 0; `say` gets a line while it does not answer."""
+        try:
+            store = connect_to_store(rendezvous, say)
+            found = decode(store.get(KEY))
+            if isinstance(found, Leaving):
+                raise GroupEnded(found.outcome, found.message)
+            assert isinstance(found, JoinAt)
+            self._channel = PeerChannel(socket.create_connection((rendezvous.host, found.port)))
+            self._channel.send(Hello(rendezvous.rank, found.token, __version__), SEND_SECONDS)
+        except (OSError, RuntimeError, ChannelClosed) as error:
+            where = f"{rendezvous.host}:{rendezvous.port}"
+            raise Failure(f"learner 0 at {where} is gone ({first_line(error)})") from None
+        super().__init__(rendezvous, store)
+        self._left = False
+        self._inbox: deque[Message] = deque()
+
+    def welcome(self) -> Welcome:
+        """Wait for what learner 0 announces."""
+        message = self._wait_for(Welcome)
+        self.reduction = message.reduction
+        return message
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self.leave("failed", str(error))  # unless another reason was given before
+        self._channel.close()
+        super().__exit__(kind, error, trace)
+
+    def say(self, text: str) -> None:
+        """Show the user a line, through learner 0."""
+        self._send(Notice(text))
+
+    def begin(
+        self, state: dict[str, Any], tensors: list[Tensor], interrupts: Interrupts, waiting: Waiting
+    ) -> dict[str, Any]:
+        """See `LearnerGroup`."""
+        self._interrupts, self._waiting = interrupts, waiting
+        self._send(Ready(*device_of(tensors)))
+        begin = self._wait_for(Begin)
+        self._connect(begin.backend, self._channel.own_host, tensors)
+        return begin.state
+
+    def check(self) -> None:
+        """See `LearnerGroup`."""
+        if not self._left:
+            self._receive(0.0)
+
+    def exchange(self, mine: Contribution) -> Contribution:
+        """See `DistributedGroup`. Learner 0 may have replied already, so an interrupt only asks it to end the run."""
+        self._send(Contributed(list(mine)))
+        return Contribution.from_plain(self._wait_for(Combined).contribution)
+
+    def leave(self, outcome: str, message: str | None = None) -> None:
+        """See `LearnerGroup`."""
+        if not self._left:
+            self._left = True
+            self._send(Leaving(outcome, message))
+
+    def _wait_for(self, kind: type[Expected]) -> Expected:
+        """Wait for the next message, which has to be of this kind."""
+        self._receive(0.0)
+        while not self._inbox:
+            if self._interrupts.requested:
+                self.leave("interrupted")
+            self._receive(POLL_SECONDS)
+        message = self._inbox.popleft()
+        if not isinstance(message, kind):
+            raise Failure(f"learner 0 sent {type(message).__name__}, expected {kind.__name__}")
+        return message
+
+    def _receive(self, seconds: float) -> None:
+        """Take what came. Raises `GroupEnded` when that is the next message: one before it still counts."""
+        try:
+            self._inbox.extend(self._channel.receive(seconds))
+        except ChannelClosed as closed:
+            if not self._inbox:
+                raise GroupEnded("failed", f"learner 0 is gone ({self._channel.other_host}: {closed})") from None
+        if self._inbox and isinstance(self._inbox[0], Leaving):
+            raise GroupEnded(self._inbox[0].outcome, self._inbox[0].message)
+
+    def _send(self, message: Message) -> None:
+        with contextlib.suppress(ChannelClosed):  # `_receive` finds that
+            self._channel.send(message, SEND_SECONDS)
+
+    def _explain(self, error: RuntimeError) -> GroupEnded:
+        """Learner 0 knows who is gone."""
+        deadline = time.monotonic() + EXPLAIN_SECONDS
+        try:
+            while time.monotonic() < deadline:
+                self._receive(POLL_SECONDS)
+        except GroupEnded as end:
+            return end
+        return GroupEnded("failed", f"the learners lost their connection: {first_line(error)}")
