@@ -144,11 +144,11 @@ class Session:
         """Nothing is sent on before everything about it is right."""
         gateway, layout = self._gateway, self._gateway.rules.layout
         if frame.number != self._due:
-            raise InvalidFrame(f"unroll number {frame.number} came where {self._due} was due")
+            raise InvalidFrame(f"unroll number {frame.number} came where {self._due} was expected")
         if self._due >= self._limit:
             raise InvalidFrame(f"unroll number {self._due} came without credit: the limit is {self._limit}")
         if frame.nbytes != layout.nbytes:
-            raise InvalidFrame(f"an unroll of {frame.nbytes:,} bytes where {layout.nbytes:,} were due")
+            raise InvalidFrame(f"an unroll of {frame.nbytes:,} bytes where {layout.nbytes:,} were expected")
         data = decompress(frame.encoding, frame.body, layout.nbytes)
         slot = await gateway.free_slot()
         try:

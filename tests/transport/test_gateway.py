@@ -71,9 +71,13 @@ def good(served):
 WRONG = {
     "no hello": ([ready()], codes.INVALID_ARGUMENT, "READY came where HELLO was expected"),
     "unroll at once": ([unroll_message()], codes.INVALID_ARGUMENT, "UNROLL came where HELLO was expected"),
-    "random bytes": ([np.random.default_rng(1).bytes(500)], codes.INVALID_ARGUMENT, "does not begin like a frame"),
-    "nothing": ([b""], codes.INVALID_ARGUMENT, "0 bytes is no frame"),
-    "unknown kind": ([pack(Kind.HELLO).replace(b"\x01", b"\x63", 1)], codes.INVALID_ARGUMENT, "kind 99"),
+    "random bytes": (
+        [np.random.default_rng(1).bytes(500)],
+        codes.INVALID_ARGUMENT,
+        "does not start with a frame header",
+    ),
+    "nothing": ([b""], codes.INVALID_ARGUMENT, "0 bytes is too short for a frame"),
+    "unknown kind": ([pack(Kind.HELLO).replace(b"\x01", b"\x63", 1)], codes.INVALID_ARGUMENT, "kind of frame: 99"),
     "no JSON": ([pack(Kind.HELLO, b"\x80\x04")], codes.INVALID_ARGUMENT, "does not hold JSON"),
     "protocol": ([hello(protocol=99)], codes.FAILED_PRECONDITION, "speaks protocol 1, the actor 99"),
     "layout": (
