@@ -69,7 +69,7 @@ def compare(rows: list[dict[str, Any]], seconds: float, overrides: tuple[str, ..
         for name in ALGORITHMS:
             wanted = list(overrides) if name == "pronk" else []
             runs = [row for row in mine if (row["algorithm"], row["seconds"]) == (name, seconds)]
-            runs = [row for row in runs if row["overrides"] == wanted]
+            runs = [row for row in runs if list(row["overrides"]) == wanted]
             if runs:
                 deterministic = statistics.fmean(row["deterministic"]["mean"] for row in runs)
                 steps = statistics.fmean(row["steps"] for row in runs)

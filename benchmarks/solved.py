@@ -32,7 +32,8 @@ def main() -> None:
     print("|---|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
         for envs, goal, seed in itertools.product(chosen.envs, chosen.goals, range(1, chosen.seeds + 1)):
-            changes = [f"actors.envs={envs}", f"run.stop_return={goal}", *chosen.changes]
+            sizes = [f"actors.envs={envs}", f"learner.batch_size={envs}", "run.total_steps=20_000_000"]
+            changes = [*sizes, f"run.stop_return={goal}", *chosen.changes]
             figures = row(seed, changes, Path(folder) / f"{envs}-{goal}-{seed}")
             print(f"| {envs} | {goal:g} | {seed} {figures}", flush=True)
 

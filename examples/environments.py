@@ -97,6 +97,34 @@ class Forbidden(gym.Env):
         return {"hint": self._hint, "action_mask": self._mask.astype(np.int8)}
 
 
+class Instructed(gym.Env):
+    """A language task: a sentence says which of the buttons to press, and which one not to. Guessing earns 1/4."""
+
+    COLOURS = ("red", "green", "blue", "yellow")
+
+    def __init__(self) -> None:
+        self.observation_space = gym.spaces.Dict(
+            {"mission": gym.spaces.Text(60), "noise": gym.spaces.Box(-1.0, 1.0, (2,), np.float32)}
+        )
+        self.action_space = gym.spaces.Discrete(len(self.COLOURS))
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Give the instruction."""
+        super().reset(seed=seed)
+        self._wanted, other = self.np_random.permutation(len(self.COLOURS))[:2]
+        wanted, unwanted = self.COLOURS[self._wanted], self.COLOURS[other]
+        orders = (f"press {wanted}, not {unwanted}", f"do not press {unwanted}: press {wanted}")
+        self._mission = orders[self.np_random.integers(2)]
+        return self._look(), {}
+
+    def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """Press a button."""
+        return self._look(), float(action == self._wanted), True, False, {}
+
+    def _look(self) -> dict[str, Any]:
+        return {"mission": self._mission, "noise": self.np_random.uniform(-1, 1, 2).astype(np.float32)}
+
+
 class Countdown(gym.vector.VectorEnv):
     """Episodes of `shortest` to `longest` steps whose ends matter; N at once.
 

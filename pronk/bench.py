@@ -6,7 +6,6 @@ needs all three, so the best that the machine could do is limit = cores / (1/env
 
 from __future__ import annotations
 
-import json
 import tempfile
 import time
 from collections.abc import Callable
@@ -27,10 +26,11 @@ from pronk.networks import make_network
 from pronk.policies.local import LocalPolicy
 from pronk.processes.failures import user_code
 from pronk.processes.freed_memory import keep_freed_memory
-from pronk.starting import train
+from pronk.processes.interrupts import Interrupted
+from pronk.starting import TrainingInterrupted, train
 from pronk.training import Say
 from pronk.transport.local import LocalTransport
-from pronk.types import UserError, map_tree
+from pronk.types import map_tree
 
 WARM_UP_SECONDS = 3.0  # of the whole system, left out of its rate
 
@@ -91,19 +91,45 @@ def rate(call: Callable[[], object], steps: int, seconds: float) -> float:
 
 
 def measure_whole(config: Config, seconds: float, say: Say) -> float:
-    """Trained steps per second of the whole system, after its start."""
+    """Trained steps per second of the whole system, after its start, however long that takes."""
+    watch = Stopwatch(seconds)
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "run"
         changes = {
             "run.stop_return": None,
             "run.total_steps": 10**12,
-            "run.total_seconds": WARM_UP_SECONDS + seconds,
+            "run.total_seconds": None,
             "run.log_every_seconds": 0.5,
         }
-        train(config.replace(changes), run_dir=path, say=say)
-        lines = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
-    warm = [line for line in lines[:-1] if line["wall_seconds"] <= lines[0]["wall_seconds"] + WARM_UP_SECONDS]
-    if not warm:
-        raise UserError("--seconds: too short to train a single batch here; give it more")
-    first = warm[-1]
-    return (lines[-1]["env_steps"] - first["env_steps"]) / (lines[-1]["wall_seconds"] - first["wall_seconds"])
+        try:
+            train(config.replace(changes), run_dir=Path(folder) / "run", display=watch, say=say)
+        except TrainingInterrupted:
+            if watch.rate is None:  # it was the user's Ctrl-C
+                raise
+    assert watch.rate is not None, "training ends only with the measurement"
+    return watch.rate
+
+
+class Stopwatch:
+    """A sink that measures the rate between two lines of metrics, and then ends the training."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._warm_at: float | None = None
+        self._first: dict[str, Any] | None = None
+        self.rate: float | None = None
+
+    def __enter__(self) -> Stopwatch:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def write(self, line: dict[str, Any]) -> None:
+        """Take the time. The warm-up begins with the first line, so after the first update."""
+        now = line["wall_seconds"]
+        if self._warm_at is None:
+            self._warm_at = now + WARM_UP_SECONDS
+        if self._first is None:
+            self._first = line if now >= self._warm_at else None
+        elif self.rate is None and now >= self._first["wall_seconds"] + self._seconds:
+            self.rate = (line["env_steps"] - self._first["env_steps"]) / (now - self._first["wall_seconds"])
+            raise Interrupted

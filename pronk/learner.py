@@ -44,7 +44,7 @@ class Learner:
         self._forward = torch.compile(self.network) if config.learner.compile else self.network
         self._precision = getattr(torch, config.learner.precision)
         self._block = ParameterBlock(self.network)
-        self._loss = make_loss(config.loss)
+        self.loss = make_loss(config.loss)
         self._loss_is_mean = config.loss.reduction == "mean"
         self._optimiser = make_optimiser(self._block.weights, self._block.gradients, config.optimiser)
         self._max_norm = config.optimiser.max_gradient_norm
@@ -68,8 +68,9 @@ class Learner:
         Raises:
             NonFinite: a loss or gradient is NaN or infinite; nothing was changed.
         """
-        report = combine(self.gradient(batch, meanwhile))
-        self.update(report, learning_rate, batch)
+        report = combine(self.gradient(batch, meanwhile) | {"learning_rate": learning_rate})
+        # The mean of all learners' rates: a schedule may follow the clock, and clocks differ. The weights may not.
+        self.update(report, report["learning_rate"], batch)
         return report
 
     def gradient(self, batch: Unroll, meanwhile: Callable[[], None]) -> Report:
@@ -80,7 +81,7 @@ class Learner:
         acted_on = map_tree(lambda array: array[:-1], batch.observation)
         distribution = self.network.distribution(output.policy[:-1].float(), acted_on)
         value = self.network.value(output.value.float(), batch.task)
-        terms = self._loss(distribution, value, batch)
+        terms = self.loss(distribution, value, batch)
         terms.total.backward()
         self._observe(batch)
         norm = self._block.gradients.norm()

@@ -90,7 +90,7 @@ class Metrics:
         self._sums: Counter[str] = Counter()
         self._counts: Counter[str] = Counter()
         self._waited = 0.0
-        self.learning_rate = 0.0
+        self.learning_rate = self.entropy_cost = self.progress = 0.0  # of the last update
         self.queue = 0.0  # share of the actors' slots that are filled
         self.lags: Counter[int] = Counter()  # fresh columns, by how many updates old they were
         self.replay_lags: Counter[int] = Counter()  # likewise, columns that had been learnt from before
@@ -167,11 +167,14 @@ class Metrics:
             "updates": self.updates,
             "episodes": self.episodes,
             "episode_return": estimate.value if estimate else None,
+            "episode_return_std": self._returns.std(),
             "episode_length": estimate.length if estimate else None,
             "steps_per_second": round((self.env_steps - self._steps_at_line) / seconds, 1),
             **{name: means.pop(name, None) for name in ("policy_lag", "loss", "entropy")},
             **means,
             "learning_rate": self.learning_rate,
+            "entropy_cost": self.entropy_cost,
+            "progress": round(self.progress, 6),
             "learner_waits": round(min(1.0, self._waited / seconds), 4),
             "queue": round(self.queue, 4),
         }

@@ -94,10 +94,3 @@ OPTIMISERS: dict[str, type[Optimiser]] = {"adam": Adam, "rmsprop": RMSProp, "rms
 def make_optimiser(weights: Tensor, gradient: Tensor, config: OptimiserConfig) -> Optimiser:
     """The configured optimiser."""
     return OPTIMISERS[config.name](weights, gradient, config)
-
-
-def scheduled_rate(config: OptimiserConfig, done: float) -> float:
-    """The learning rate when a share `done` of the run's steps has been trained."""
-    if config.schedule == "constant":
-        return config.learning_rate
-    return config.learning_rate * max(0.0, 1.0 - done)

@@ -123,6 +123,14 @@ class Returns:
         """None before the first episode has ended."""
         return self._estimate
 
+    def std(self) -> float | None:
+        """Return the standard deviation of the episodes that are averaged. None before the first has ended."""
+        values = [result.value for one in self._environments.values() for result in one.results]
+        if not values:
+            return None
+        mean = math.fsum(values) / len(values)
+        return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / len(values))
+
     def _play(self, columns: Sequence[Column], steps: int) -> dict[int, History]:
         """Note who has played. Returns those that count from now on."""
         grown = {}

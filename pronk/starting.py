@@ -28,7 +28,7 @@ from pronk.watching import film_final
 
 
 class TrainingInterrupted(KeyboardInterrupt):
-    """Ctrl-C or SIGTERM, raised when everything is saved and closed."""
+    """Ctrl-C, SIGTERM or SIGHUP, raised when everything is saved and closed."""
 
     def __init__(self, summary: dict[str, Any]) -> None:
         super().__init__(f"interrupted; the run is in {summary['run']}")
@@ -80,7 +80,11 @@ def train(
         with run.locked():
             training = Training(resolved, recorded, run, learner, resume, say, group)
             group.announce(config.to_yaml(), str(run.path), run.logs)
-            summary = concluded(training.go(display))
+            try:
+                summary = concluded(training.go(display))
+            except Exception as error:
+                run.write_failure(str(error))
+                raise
     if config.run.video:
         film_final(run.path, say)
     return summary

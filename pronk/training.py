@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,20 +29,22 @@ from pronk.actor import specs_for
 from pronk.actors import ActorSetup, running_actors
 from pronk.batcher import Batcher
 from pronk.config import Config, ResolvedConfig
+from pronk.diagnosis import Diagnosis
 from pronk.evaluation.evaluator import Evaluator
 from pronk.layout import UnrollLayout
 from pronk.learner import Learner, NonFinite
 from pronk.learners import GroupEnded, LearnerGroup, SingleLearner
 from pronk.metrics import Metrics
-from pronk.optimisers import scheduled_rate
 from pronk.processes.failures import user_code
 from pronk.processes.interrupts import Interrupted, Interrupts
 from pronk.runs.broken_batch import save_broken_batch
 from pronk.runs.directory import RunDirectory
+from pronk.schedules import entropy_cost, learning_rate, progress_of
 from pronk.seeding import further_learner_seed
 from pronk.sinks import Sink
 from pronk.sinks.jsonl import JsonLines
 from pronk.sinks.lag import LagHistogram
+from pronk.sinks.notes import DiagnosisNotes
 from pronk.sinks.outside import Facts, outside_sinks
 from pronk.sinks.tensorboard import TensorBoard
 from pronk.types import Failure
@@ -50,6 +52,8 @@ from pronk.types import Failure
 Say = Callable[[str], None]
 
 MOST_BARREN_UPDATES = 200  # in a row without a single valid step, after which the run cannot be getting anywhere
+BEST_EVERY_SECONDS = 5.0  # a new best is saved no more often,
+BEST_SHARE = 0.01  # and takes no more of the time than this
 
 
 class BrokenGradient(Failure):
@@ -74,20 +78,21 @@ class Training:
         self._group = group or SingleLearner()
         self._leads = self._group.rank == 0  # who writes
         self._metrics = Metrics(learner.spec.frames_per_step)
-        self._best = (False, -float("inf"))  # whether over 100 episodes, and their mean return
+        self._best = (False, -float("inf"))  # see Metrics.standing
         self._reported: dict[str, Any] | None = None
         self._saved: Path | None = None
         self._said: set[str] = set()
         if resume:
             self._restore()
-        self._saved_at = time.monotonic()
+        self._saved_at = self._written_at = time.monotonic()
+        self._write_seconds = 0.0  # that the last checkpoint took
 
     def go(self, display: Sink | None) -> dict[str, Any]:
         """Run to the end, whatever the end is. All ends but a broken gradient leave a checkpoint."""
         failure: Exception | None = None
         updates_before = self._metrics.updates
         with contextlib.ExitStack() as stack:
-            interrupts = stack.enter_context(Interrupts())
+            interrupts = stack.enter_context(Interrupts(self._say if self._leads else lambda message: None))
             interrupts.look = self._group.check
             sinks: list[Sink] = []
             if self._leads:
@@ -95,6 +100,7 @@ class Training:
                     JsonLines(self._run.metrics, self._run.evaluations),
                     TensorBoard(self._run.tensorboard, self._metrics.env_steps),
                     LagHistogram(self._run.lag, self._metrics.lags, self._metrics.replay_lags),
+                    DiagnosisNotes(self._run.notes, self._diagnosis(), self._say_once),
                     *outside_sinks(self._config.run.sinks, self._facts(), self._say_once),
                 ]
             self._sinks = [stack.enter_context(sink) for sink in [*sinks, *([display] if display else [])]]
@@ -104,6 +110,7 @@ class Training:
             except GroupEnded as end:
                 outcome, failure = end.outcome, Failure(end.message) if end.outcome == "failed" else None
             except Interrupted:
+                interrupts.announce()
                 outcome = "interrupted"
             except NonFinite as error:
                 outcome, failure = "failed", self._keep_broken_batch(error)
@@ -119,6 +126,7 @@ class Training:
         saved = str(self._saved) if self._saved else None
         summary = {"outcome": outcome, "run": str(self._run.path), "checkpoint": saved, **self._metrics.line()}
         summary["evaluation"] = self._evaluator.last
+        summary["failure"] = str(failure) if failure else None
         try:
             if self._leads:
                 self._run.write_summary(summary)
@@ -142,15 +150,20 @@ class Training:
                 interrupts.check()
                 with metrics.waiting():
                     batch = batcher.next()
-                metrics.learning_rate = scheduled_rate(config.optimiser, metrics.env_steps / config.run.total_steps)
+                metrics.progress = progress_of(config, metrics.env_steps, metrics.wall_seconds)
+                rate = learning_rate(config, metrics.progress, metrics.env_steps)
+                metrics.entropy_cost = entropy_cost(config, metrics.progress, metrics.env_steps)
                 metrics.count_lags(learner.version - batch.arrays.version, batch.fresh)
+                learner.loss.entropy_cost = metrics.entropy_cost
                 with user_code("the learner"):
-                    update = group.step(learner, batch, metrics.learning_rate, meanwhile=batcher.prefetch)
+                    update = group.step(learner, batch, rate, meanwhile=batcher.prefetch)
+                metrics.learning_rate = update.report.pop("learning_rate")
                 port.publish(learner.parameters())
                 metrics.record(update.experience, update.report)
                 if metrics.seconds_since_line() >= config.run.log_every_seconds:
                     metrics.queue = port.waiting / max(1, port.room)
                     self._report()
+                    self._save_if_best()
                     watch()
                 overdue = time.monotonic() - self._saved_at >= config.checkpoint.every_seconds
                 if self._evaluator.wants_checkpoint() or overdue:
@@ -183,7 +196,10 @@ class Training:
         return None
 
     def _report(self) -> None:
-        """A line to every sink, if anything happened since the last one. A full disk is said, not died of."""
+        """Write a line to every sink, if anything happened since the last one.
+
+        A full disk is reported; training continues.
+        """
         line = self._metrics.line()
         if line is self._reported:
             return
@@ -193,6 +209,9 @@ class Training:
                 sink.write(line)
             except OSError as error:
                 self._say_once(f"cannot write metrics: {error}")
+
+    def _diagnosis(self) -> Diagnosis:
+        return Diagnosis(self._config, self._learner.spec.action, resumed=self._metrics.env_steps > 0)
 
     def _facts(self) -> Facts:
         """What sinks outside are told of the run."""
@@ -204,27 +223,52 @@ class Training:
             self._say(message)
 
     def _save(self) -> None:
-        """A checkpoint; the last one stays if this one cannot be written."""
+        """Write a checkpoint. If that fails, it is reported; the last one is kept and training continues."""
         if not self._leads:
             return
-        if not self._learner.is_finite():
-            raise BrokenGradient("the weights are no longer finite; the last checkpoint is kept")
         standing = self._metrics.standing
         best = standing is not None and standing >= self._best and not self._evaluator.chooses_best
-        state = {
+        with self._writing():
+            self._saved = None
+            state = self._state(standing if standing is not None and best else self._best)
+            self._saved = self._run.checkpoints.save(state, self._config.checkpoint.keep, best)
+            self._best = state["best"]
+            self._evaluator.offer(self._saved)
+        self._saved_at = time.monotonic()
+
+    def _save_if_best(self) -> None:
+        """Write best.pt where the return is the highest yet, not too often. The other checkpoints stay as they are."""
+        standing = self._metrics.standing
+        if not self._leads or standing is None or not standing[0] or standing <= self._best:
+            return
+        pause = max(BEST_EVERY_SECONDS, self._write_seconds / BEST_SHARE)
+        if self._evaluator.chooses_best or time.monotonic() - self._written_at < pause:
+            return
+        with self._writing():
+            self._run.checkpoints.save_best(self._state(standing))
+            self._best = standing
+
+    def _state(self, best: tuple[bool, float]) -> dict[str, Any]:
+        """Return the content of a checkpoint."""
+        return {
             "learner": self._learner.state(),
             "metrics": self._metrics.state(),
-            "best": standing if best else self._best,
+            "best": best,
             "config": self._recorded.model_dump(),
         }
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Around the writing of a checkpoint: weights must be finite, and a full disk is reported."""
+        if not self._learner.is_finite():
+            raise BrokenGradient("the weights are no longer finite; the last checkpoint is kept")
+        began = time.monotonic()
         try:
-            self._saved = self._run.checkpoints.save(state, self._config.checkpoint.keep, best)
-            self._best = standing if standing is not None and best else self._best
-            self._evaluator.offer(self._saved)
+            yield
         except (OSError, RuntimeError) as error:
-            self._saved = None
             self._say_once(f"cannot write a checkpoint: {error}; the last one is kept")
-        self._saved_at = time.monotonic()
+        self._written_at = time.monotonic()
+        self._write_seconds = self._written_at - began
 
     def _restore(self) -> None:
         """Go on from the newest checkpoint, with the configuration as it is now."""
@@ -234,7 +278,7 @@ class Training:
             self._say(f"{problem}; set aside, going back to the one before it")
         self._learner.load_state(state["learner"])
         self._metrics.load_state(state["metrics"])
-        self._best = tuple(state["best"])
+        self._best = max(tuple(state["best"]), self._run.checkpoints.best_standing())
         self._saved = self._run.checkpoints.saved()[-1]
         self._run.prepare_resume(self._recorded, self._metrics.updates)
 

@@ -28,6 +28,8 @@ LAYERS = {
         "device",
         "returns",
         "metrics",
+        "schedules",
+        "diagnosis",
     },
     "seams": {"envs", "networks", "losses", "optimisers", "transport", "sinks", "learners"},
     "story": {"policies", "actor", "batcher", "learner", "actors", "evaluation", "training"},
@@ -38,8 +40,8 @@ LAYER = {unit: number for number, units in enumerate(LAYERS.values()) for unit i
 
 # What the command line and a starting actor import: torch alone takes two seconds.
 WITHOUT_TORCH = {
-    *("types", "seeding", "layout", "config", "processes", "runs", "returns", "metrics", "envs", "transport", "sinks"),
-    *("cluster", "dashboard", "plotting", "cli"),
+    *("types", "seeding", "layout", "config", "processes", "runs", "returns", "metrics", "schedules", "diagnosis"),
+    *("envs", "transport", "sinks", "cluster", "dashboard", "plotting", "cli"),
 }
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from pronk.config import OptimiserConfig
-from pronk.optimisers import OPTIMISERS, make_optimiser, scheduled_rate
+from pronk.optimisers import OPTIMISERS, make_optimiser
 from pronk.parameters import ParameterBlock
 
 
@@ -101,10 +101,3 @@ def test_the_state_of_another_optimiser_is_refused(ours, saved):
 
     with pytest.raises(ValueError, match=ours):
         made(ours).load_state(made(saved).state)
-
-
-@pytest.mark.parametrize(("done", "rate"), [(0.0, 0.4), (0.25, 0.3), (1.0, 0.0), (1.2, 0.0)])
-def test_linear_schedule_falls_to_zero_and_not_below(done, rate):
-    linear = OptimiserConfig(learning_rate=0.4, schedule="linear")
-    assert scheduled_rate(linear, done) == pytest.approx(rate)
-    assert scheduled_rate(linear.model_copy(update={"schedule": "constant"}), done) == 0.4

@@ -1,4 +1,4 @@
-"""The loop of training.py, fed with unrolls made by hand: how old is what it learns from?"""
+"""The loop of training.py, fed with unrolls made by hand."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from processes import read_metrics
 from pronk import training
 from pronk.actors import ActorSetup
 from pronk.config import load_config, resolve
+from pronk.returns import EPISODES
+from pronk.runs.checkpoint import load_checkpoint
 from pronk.runs.directory import RunDirectory
 from pronk.starting import learner_for, spec_of
 from pronk.transport.local import LocalTransport
@@ -27,16 +29,20 @@ STEPS = LENGTH * 2 * ENVS  # of a batch
 class Hands(LocalTransport):
     """Instead of an actor: unrolls that say which parameters they were played with."""
 
-    def __init__(self, setup: ActorSetup, versions: list[int]) -> None:
+    def __init__(self, setup: ActorSetup, versions: list[int], returns: list[float] | None = None) -> None:
+        """With `returns`, an episode of each environment ends with every step of an unroll."""
         super().__init__(setup.layout)
         self._versions = iter(versions)
+        self._returns = iter(returns or [np.nan] * len(versions))
         self.published: list[int] = []
         self.while_waiting = self.fill
 
     def fill(self) -> None:
         with self.unroll() as unroll:
             unroll.valid[:] = True
-            unroll.episode_return[:] = np.nan
+            unroll.episode_return[:] = next(self._returns)
+            unroll.episode_length[:] = 1
+            unroll.environment[:] = range(ENVS)
             unroll.version[:] = next(self._versions)
 
     def publish(self, parameters: Parameters) -> None:
@@ -93,3 +99,32 @@ def test_lag_is_the_version_that_is_updated_minus_the_one_that_played(
     counts = json.loads(run.lag.read_text())
     assert (counts["columns"], counts.get("replayed")) == (columns, replayed)
     assert ports[0].published == [number + 1 for number in range(len(means))]
+
+
+BATCHES = EPISODES // STEPS  # that hold enough episodes to judge by
+
+
+@pytest.mark.parametrize(("every_seconds", "saved_at"), [(0.0, 2 * BATCHES), (1e9, 3 * BATCHES)])
+def test_a_new_best_is_saved_between_two_checkpoints_but_not_too_often(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, every_seconds: float, saved_at: int
+) -> None:
+    """Returns of 1, then of 9, then of 1 again. The only other checkpoint is that at the end."""
+    returns = [value for value in (1.0, 9.0, 1.0) for _ in range(2 * BATCHES)]
+
+    @contextlib.contextmanager
+    def running_actors(setup: ActorSetup) -> Iterator[tuple[Hands, Callable[[], None]]]:
+        yield Hands(setup, [0] * len(returns), returns), lambda: None
+
+    monkeypatch.setattr(training, "running_actors", running_actors)
+    monkeypatch.setattr(training, "BEST_EVERY_SECONDS", every_seconds)
+    monkeypatch.setattr(training, "BEST_SHARE", 1e9)
+    settings = ("run.stop_return=null", "run.log_every_seconds=1e-9", "checkpoint.every_seconds=1e9", "transport=local")
+    config = load_config("catch", [*SIZES, *settings, f"run.total_steps={STEPS * len(returns) // 2}"])
+    run = RunDirectory.create(config, tmp_path / "run", "best")
+    resolved = resolve(config)
+    learner = learner_for(resolved, spec_of(config))
+    training.Training(resolved, config, run, learner, False, pytest.fail).go(None)
+    assert load_checkpoint(run.checkpoints.best)["metrics"]["updates"] == saved_at
+    assert [path.stem for path in run.checkpoints.saved()] == [f"{3 * BATCHES * STEPS:012d}"]
+    resumed = training.Training(resolved, config, run, learner, True, pytest.fail)
+    assert resumed._best == ((True, 9.0) if every_seconds == 0 else (True, 1.0))

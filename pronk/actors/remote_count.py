@@ -45,4 +45,4 @@ class RemoteCount:
         elif now - self._short_since > SAY_SECONDS:
             self._short_since = float("inf")
             few = f"a batch joins {self._needed} unrolls, and the actors that play have room for {room}"
-            self._say(f"{few if room else 'nobody plays'}; waiting for actors: pronk actor {self.address}")
+            self._say(f"{few if room else 'no actor plays'}; waiting for actors: pronk actor {self.address}")

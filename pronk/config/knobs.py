@@ -20,6 +20,7 @@ from pronk.config.section import (
     NonNegative,
     Positive,
     PositiveFloat,
+    Schedule,
     Section,
     Seed,
     Threads,
@@ -143,6 +144,8 @@ class LossConfig(Section):
     """Weight of the value loss. Table G.1: 0.5."""
     entropy_cost: NonNegative = 0.01
     """Weight of the entropy bonus, which keeps the policy from settling too early. Table G.1: 0.01."""
+    entropy_schedule: Schedule = "constant"
+    """How entropy_cost changes: as optimiser.schedule. A falling one explores first and is precise later."""
     reduction: Literal["mean", "sum"] = "mean"
     """Average or sum the loss over time and batch. The paper sums. A learning rate for one does not suit the other."""
     reward_clip: Literal["none", "abs_one", "soft_asymmetric"] = "none"
@@ -170,8 +173,10 @@ class OptimiserConfig(Section):
     + epsilon), with v starting at 1. Learning rates and epsilons for one do not suit the other."""
     learning_rate: PositiveFloat = 1e-3
     """Step size at the start. Table G.1: 6e-4, with rmsprop_tf and loss.reduction=sum."""
-    schedule: Literal["constant", "linear"] = "linear"
-    """`linear` lowers the learning rate to zero at run.total_steps (table G.1)."""
+    schedule: Schedule = "linear"
+    """How the learning rate changes: `constant`; `linear` or `cosine` to zero at the end of the run, which is
+    run.total_steps or run.total_seconds, whichever comes first (table G.1: linear); or points `[[steps, factor], ...]`,
+    such as `[[0, 1], [1e6, 1], [2e6, 0.1]]`, with straight lines between them."""
     epsilon: PositiveFloat = 1e-5
     """Keeps the division by sqrt(v) finite. Table G.1: 0.01, with rmsprop_tf."""
     decay: Fraction = 0.99

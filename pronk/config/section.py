@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import math
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
@@ -39,6 +40,21 @@ def as_list(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
+def check_points(value: Any) -> Any:
+    """Refuse a list that is not `[[steps, factor], ...]` in order; leave everything else to the field's type."""
+    if not isinstance(value, list):
+        return value
+    if not value or not all(isinstance(point, list) and len(point) == 2 for point in value):
+        raise ValueError(f"{value!r} is not a list of [steps, factor], such as [[0, 1], [1e6, 0.1]]")
+    for point in value:
+        if not all(type(part) in (int, float) and 0 <= part < math.inf for part in point):
+            raise ValueError(f"{point!r} is not [steps, factor]: two numbers, at least 0")
+    steps = [point[0] for point in value]
+    if steps != sorted(steps):
+        raise ValueError(f"the steps {steps} must not fall")
+    return value
+
+
 def as_chain(value: Any) -> Any:
     """Turn `name`, `{name: arguments}` or a list of these into [{name: arguments}, ...]; raise ValueError."""
     entries = value if isinstance(value, list) else [value]
@@ -63,5 +79,6 @@ Seed = Annotated[int, Field(ge=0)]
 Threads = Annotated[int, Field(gt=0, le=1024)]
 Envs = Annotated[int, Field(gt=0, le=100_000)]
 Kwargs = Annotated[dict[str, Any], BeforeValidator(check_plain)]
+Schedule = Annotated[Literal["constant", "linear", "cosine"] | list[list[float]], BeforeValidator(check_points)]
 Chain = Annotated[list[dict[str, Any]], BeforeValidator(as_chain)]
 Names = Annotated[list[str], BeforeValidator(as_list)]

@@ -62,19 +62,29 @@ def _of_images(env: gym.Env, change: Any) -> gym.Env:
 
 
 def is_picture(space: gym.spaces.Box) -> bool:
-    """Return whether a Box is an image of some size: [H, W, C] or [C, H, W] with few channels, or a stack of these."""
-    if len(space.shape) not in (3, 4) or space.dtype not in (np.uint8, np.float32, np.float64):
+    """Return whether a Box is an image of some size: [H, W, C] or [C, H, W] with few channels, a stack of these, or
+    [H, W], which gets a channel when it is resized.
+    """
+    if space.dtype not in (np.uint8, np.float32, np.float64):
+        return False
+    if len(space.shape) == 2:  # a gray one, if it is of bytes and not a small map
+        return space.dtype == np.uint8 and min(space.shape) >= 32
+    if len(space.shape) not in (3, 4):
         return False
     return space.shape[channel_axis(space.shape)] <= 16 and min(size_of(space.shape)) >= 16
 
 
 def channel_axis(shape: tuple[int, ...]) -> int:
     """Return the axis of the colours: the last one, or the first of the last three where that is shorter."""
+    if len(shape) == 2:
+        return 2
     return len(shape) - 3 if shape[-3] < shape[-1] else len(shape) - 1
 
 
 def size_of(shape: tuple[int, ...]) -> tuple[int, int]:
     """Return height and width."""
+    if len(shape) == 2:
+        return shape[0], shape[1]
     axis = channel_axis(shape)
     return (shape[-2], shape[-1]) if axis == len(shape) - 3 else (shape[-3], shape[-2])
 
@@ -84,7 +94,7 @@ def resized(space: gym.spaces.Box, height: int, width: int) -> tuple[gym.spaces.
     axis, stacked = channel_axis(space.shape), len(space.shape) == 4
 
     def change(array: Array) -> Array:
-        picture = np.moveaxis(array, axis, -1)
+        picture = np.moveaxis(array if array.ndim > 2 else array[..., None], axis, -1)
         frames = [picture_of_size(frame, height, width) for frame in picture] if stacked else []
         small = np.stack(frames) if stacked else picture_of_size(picture, height, width)
         return np.moveaxis(small.astype(array.dtype, copy=False), -1, axis)
@@ -110,7 +120,7 @@ def _averaged(picture: Array, height: int, width: int) -> Array:
 def grayed(space: gym.spaces.Box) -> tuple[gym.spaces.Box, Change] | None:
     """Return the space and the function that turn colours into one channel; None where there is one already."""
     axis = channel_axis(space.shape)
-    if space.shape[axis] == 1:
+    if len(space.shape) == 2 or space.shape[axis] == 1:
         return None
 
     def change(array: Array) -> Array:

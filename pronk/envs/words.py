@@ -19,6 +19,7 @@ from pronk.types import Array, ArraySpec
 BUCKETS = 1000  # the paper's number
 MOST_WORDS = 64  # the longest missions of BabyAI have about 55
 DTYPE = "int16"
+WORD = r"\w+|[^\w\s]"  # a mark of punctuation is a word
 
 
 def is_text(space: gym.Space) -> bool:
@@ -43,7 +44,7 @@ def encode_texts(values: Any, length: int) -> Array:
 @functools.lru_cache(maxsize=4096)
 def word_numbers(text: str, length: int) -> Array:
     """Return the bucket of each word, from 1; then zeros. Read-only: texts repeat, so the answer is kept."""
-    words = re.findall(r"\w+|[^\w\s]", text.lower())
+    words = re.findall(WORD, text.lower())
     if len(words) > length:
         warnings.warn(f"a text of {len(words)} words is cut to {length}: {text[:60]}...", stacklevel=2)
     numbers = np.zeros(length, DTYPE)

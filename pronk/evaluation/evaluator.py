@@ -27,7 +27,7 @@ from pronk.runs.json_lines import plain
 from pronk.sinks import EvaluationSink, Sink
 from pronk.types import UserError
 
-POLL_SECONDS = 0.1  # looking at the process at every update would cost too much
+POLL_SECONDS = 0.1  # polling the process at every update would cost too much
 GRACE_SECONDS = 2.0  # for an idle process to close its environments
 
 

@@ -107,6 +107,7 @@ def facts(policy: PlainPolicy, config: ResolvedConfig, steps: int) -> str:
         return {
             name: {"shape": ["batch", *spec.shape], "dtype": spec.dtype}
             | ({"labels": list(spec.categories)} if spec.categories else {})
+            | ({"words": spec.words} if spec.words else {})
             for name, spec in specs.items()
         }
 
@@ -118,7 +119,8 @@ def facts(policy: PlainPolicy, config: ResolvedConfig, steps: int) -> str:
             "inputs": arrays(policy.inputs),
             "outputs": arrays(policy.outputs),
             "inside": "bytes scaled to [0, 1], labels (counted from 0) made one-hot, masks applied, rewards clipped to "
-            "[-1, 1], state cleared where first is true, the action translated to the environment's units",
+            "[-1, 1], words (each 1 + crc32 % words, in lower case, then zeros) embedded, "
+            "state cleared where first is true, the action translated to the environment's units",
             "config": {"env": config.env.model_dump(), "network": config.network.model_dump()},
         }
     )

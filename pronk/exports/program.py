@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from pronk.envs.words import WORD
 from pronk.exports.base import Format
 from pronk.exports.plain_policy import PlainPolicy
 
@@ -15,6 +16,7 @@ def program_text(form: Format, policy: PlainPolicy, file: str, environment: str)
     lines = [
         f'"""Acts in {environment} with {file}."""',
         "",
+        *(["import re", "import zlib"] if has_text(policy) else []),
         "from pathlib import Path",
         "",
         "import numpy as np",
@@ -25,7 +27,16 @@ def program_text(form: Format, policy: PlainPolicy, file: str, environment: str)
     ]
     if any(line.startswith("def run(") for line in loading):
         call = [zero_observation(policy), *(["first=True"] if "first" in policy.inputs else [])]
-        lines += ["", "", *acting(policy), "", "", 'if __name__ == "__main__":', f"    print(act({', '.join(call)}))"]
+        lines += [
+            "",
+            "",
+            *(numbering(policy) if has_text(policy) else []),
+            *acting(policy),
+            "",
+            "",
+            'if __name__ == "__main__":',
+            f"    print(act({', '.join(call)}))",
+        ]
     return "\n".join(lines) + "\n"
 
 
@@ -52,7 +63,30 @@ def acting(policy: PlainPolicy) -> list[str]:
 def batch_of_one(path: str, policy: PlainPolicy) -> str:
     spec = policy.inputs[policy.observed[path]]
     keys = "".join(f"[{key if key.isdigit() else repr(key)}]" for key in path.split("/")) if is_tree(policy) else ""
-    return f"np.asarray(observation{keys}, np.{spec.dtype})[None]".replace("'", '"')
+    array = (
+        f"numbers(observation{keys}, {spec.shape[0]})"
+        if spec.words
+        else f"np.asarray(observation{keys}, np.{spec.dtype})"
+    )
+    return f"{array}[None]".replace("'", '"')
+
+
+def has_text(policy: PlainPolicy) -> bool:
+    """Whether an entry of the observation is text."""
+    return any(spec.words for spec in policy.inputs.values())
+
+
+def numbering(policy: PlainPolicy) -> list[str]:
+    """`numbers`, which turns a text into an array as `envs/words.py` does."""
+    spec = next(spec for spec in policy.inputs.values() if spec.words)
+    return [
+        "def numbers(text, length):",
+        f"    words = re.findall({WORD!r}, text.lower())[:length]".replace("'", '"'),
+        f"    found = [1 + zlib.crc32(word.encode()) % {spec.words} for word in words]",
+        f"    return np.array(found + [0] * (length - len(found)), np.{spec.dtype})",
+        "",
+        "",
+    ]
 
 
 def is_tree(policy: PlainPolicy) -> bool:
@@ -70,6 +104,8 @@ def zero_observation(policy: PlainPolicy) -> str:
             node = node.setdefault(key, {})
         spec, make = policy.inputs[name], "ones" if leaf == "action_mask" else "zeros"
         node[leaf] = f"np.{make}({spec.shape}, np.{spec.dtype})" if spec.shape else "0"
+        if spec.words:
+            node[leaf] = '"go on"'
     return tree_text(tree) if is_tree(policy) else next(iter(tree.values()))
 
 

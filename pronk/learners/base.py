@@ -4,8 +4,8 @@
     learner 0   gradient   wait for all, merge, reply   --> (weighted by valid steps)     --> update
     learner 2   gradient --Contribution-->              -->                               --> update
 
-A step of L learners equals one learner's step on all their batches side by side. Nobody enters the all-reduce before
-every gradient is ready, so a learner that waits for others does so in Python, where it notices at once who is gone.
+A step of L learners equals one learner's step on all their batches side by side. No learner enters the all-reduce
+before every gradient is ready. So a learner waits for others in Python, where it notices at once who is gone.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ class LearnerGroup(Protocol):
         """Make one update from the batches of all learners.
 
         Raises:
-            NonFinite: somebody's loss or gradient is not finite; nothing was changed.
+            NonFinite: a loss or gradient of any learner is not finite; nothing was changed.
             GroupEnded: a learner has left.
         """
         ...
@@ -163,7 +163,7 @@ class SingleLearner:
     broken: tuple[int, ...] = ()
 
     def announce(self, config: str, run: str, logs: Path) -> None:
-        """Nobody else needs to know."""
+        """Do nothing: there is no other learner."""
 
     def begin(
         self, state: dict[str, Any], tensors: list[Tensor], interrupts: Interrupts, waiting: Waiting

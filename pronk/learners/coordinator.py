@@ -138,7 +138,7 @@ class Coordinator(DistributedGroup):
                 self._store.set(KEY, encode(leaving))
 
     def _gather(self) -> None:
-        """Start the other learners, unless somebody else does, and wait until all have joined."""
+        """Start the other learners if that is this process's task, and wait until all have joined."""
         self._gathering = True
         self._store.set(KEY, encode(JoinAt(self._listener.getsockname()[1], self._token)))
         if self._starts_others:

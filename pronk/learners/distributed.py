@@ -17,7 +17,7 @@ from pronk.learners.rendezvous import Rendezvous
 from pronk.processes.interrupts import Interrupts
 
 KEY = "pronk"  # under which learner 0 leaves the port and the token of its channel in the store
-POLL_SECONDS = 0.05  # between two looks at everything else while a learner waits for others
+POLL_SECONDS = 0.05  # how often a learner that waits for others checks for interrupts
 MENTION_SECONDS = 10.0  # a longer wait is mentioned, then again whenever it has doubled
 JOIN_SECONDS = 900.0  # for all learners to be started
 EXPLAIN_SECONDS = 3.0  # after a failed all-reduce, to find out which learner is gone

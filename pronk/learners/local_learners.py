@@ -35,7 +35,7 @@ class LocalLearners:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Wait for the learners, which were told to end, and kill those that do not."""
+        """Wait for the learners, which are about to end, and kill those that do not."""
         self._supervisor.__exit__(*error)
 
     def watch(self, ranks: Sequence[int]) -> None:

@@ -23,6 +23,9 @@ class LossTerms(NamedTuple):
 class Loss(Protocol):
     """Made once as `Loss(config)`; `loss.name=module:Class` names one of your own."""
 
+    entropy_cost: float
+    """Weight of the entropy bonus in the next call. The learner sets it, as `loss.entropy_schedule` says."""
+
     def __call__(self, distribution: Any, value: Value, batch: Unroll) -> LossTerms:
         """Compute the loss of a batch.
 

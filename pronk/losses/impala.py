@@ -31,7 +31,7 @@ class ImpalaLoss:
     """The actor-critic loss with any of the four off-policy corrections."""
 
     def __init__(self, config: LossConfig) -> None:
-        self._config = config
+        self._config, self.entropy_cost = config, config.entropy_cost
         self._correct = CORRECTIONS[config.correction]
         self._score = SCORES.get(config.correction)
         self._clip = REWARD_CLIPS[config.reward_clip]
@@ -54,7 +54,7 @@ class ImpalaLoss:
         baseline = (value.error(targets.value) * counts).sum() * weight
         entropy = (distribution.entropy() * counts).sum()
 
-        total = policy + self._config.baseline_cost * baseline - self._config.entropy_cost * entropy * weight
+        total = policy + self._config.baseline_cost * baseline - self.entropy_cost * entropy * weight
         metrics = {
             "policy_loss": policy,
             "baseline_loss": baseline,

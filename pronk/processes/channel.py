@@ -48,7 +48,7 @@ class Channel:
         """Send a message; wait up to `seconds` until the other side's buffer has room for all of it.
 
         Raises:
-            ChannelClosed: nobody can receive it.
+            ChannelClosed: the other side is gone.
         """
         self._unsent += encode(message)
         if len(self._unsent) > MOST_BYTES:

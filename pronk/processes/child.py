@@ -50,16 +50,20 @@ def start(run: Run, log: Path, descriptors: Sequence[int] = ()) -> tuple[subproc
         OSError: the log cannot be opened, or the process cannot be made.
     """
     channel, theirs = pair()
-    with theirs, open(log, "ab") as file:
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-c", START, json.dumps(sys.path)],
-            stdin=subprocess.DEVNULL,
-            stdout=file,
-            stderr=file,
-            pass_fds=[*descriptors, theirs.fileno()],
-            env={**os.environ, VARIABLE: str(theirs.fileno())},
-            start_new_session=True,  # the terminal's Ctrl-C is the parent's business
-        )
+    try:
+        with theirs, open(log, "ab") as file:
+            process = subprocess.Popen(
+                [sys.executable, "-P", "-c", START, json.dumps(sys.path)],
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=file,
+                pass_fds=[*descriptors, theirs.fileno()],
+                env={**os.environ, VARIABLE: str(theirs.fileno())},
+                start_new_session=True,  # the terminal's Ctrl-C is the parent's business
+            )
+    except OSError:
+        channel.close()
+        raise
     with contextlib.suppress(ChannelClosed):  # it is dead already, which its supervisor will notice
         channel.send(run, SEND_SECONDS)
     return process, channel
@@ -108,17 +112,20 @@ def kill(process: subprocess.Popen[bytes]) -> int:
 
 def stack_of(process: subprocess.Popen[bytes], log: Path) -> str:
     """Return the stack of a child that hangs. `faulthandler` writes it to the log; a stopped process cannot."""
-    before = size = log.stat().st_size
-    process.send_signal(signal.SIGUSR1)
-    deadline = time.monotonic() + STACK_SECONDS
-    while time.monotonic() < deadline:
-        time.sleep(0.05)
-        earlier, size = size, log.stat().st_size
-        if size == earlier > before:
-            break
-    with open(log, "rb") as file:
-        file.seek(before)
-        return file.read().decode(errors="replace").strip() or "(it does not answer: is it stopped?)"
+    try:
+        before = size = log.stat().st_size
+        process.send_signal(signal.SIGUSR1)
+        deadline = time.monotonic() + STACK_SECONDS
+        while time.monotonic() < deadline:
+            time.sleep(0.05)
+            earlier, size = size, log.stat().st_size
+            if size == earlier > before:
+                break
+        with open(log, "rb") as file:
+            file.seek(before)
+            return file.read().decode(errors="replace").strip() or "(it does not answer: is it stopped?)"
+    except OSError as error:  # the log was removed
+        return f"({error})"
 
 
 def tail(log: Path, lines: int = 15) -> str:

@@ -1,4 +1,8 @@
-"""Ctrl-C and SIGTERM: the first asks for an orderly end, the second ends at once."""
+"""Ctrl-C, SIGTERM and SIGHUP: the first asks for an orderly end, a second Ctrl-C or SIGTERM ends at once.
+
+SIGHUP comes when the terminal is closed or the SSH connection is lost, often twice: from the kernel and from the shell.
+So a second SIGHUP is ignored. Under `nohup` the first is ignored, too.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,8 @@ from typing import Any
 
 INTERRUPTED = 130  # exit code
 SHOW_CURSOR = b"\x1b[?25h\n"
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+STANDARD_STREAMS = (0, 1, 2)
 
 
 class Interrupted(BaseException):
@@ -19,18 +25,26 @@ class Interrupted(BaseException):
 
 
 class Interrupts:
-    """While the block lasts, signals are noted and raised at the next `check`, between two updates."""
+    """While the block lasts, signals are noted and raised at the next `check`, between two updates.
 
-    def __init__(self) -> None:
-        self._requested = self._at_once = False
+    `say` gets one line when the first signal is acted upon.
+    """
+
+    def __init__(self, say: Callable[[str], None] = lambda message: None) -> None:
+        self._say = say
+        self._requested = self._at_once = self._announced = False
+        self._number = signal.SIGINT
+        self._terminals: list[int] = []
         self._before: dict[int, Any] = {}
         self.look: Callable[[], None] = lambda: None
         """Also called by `check`: raises an `Interrupted` of its own when somebody else asks for the end."""
 
     def __enter__(self) -> Interrupts:
         if threading.current_thread() is threading.main_thread():  # elsewhere Python allows no handlers
-            for number in (signal.SIGINT, signal.SIGTERM):
-                self._before[number] = signal.signal(number, self._note)
+            self._terminals = [stream for stream in STANDARD_STREAMS if os.isatty(stream)]
+            for number in SIGNALS:
+                if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+                    self._before[number] = signal.signal(number, self._note)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -40,8 +54,17 @@ class Interrupts:
     def check(self) -> None:
         """Raise `Interrupted` if a signal came."""
         if self._requested:
+            self.announce()
             raise Interrupted
         self.look()
+
+    def announce(self) -> None:
+        """Say that the run is being saved, if a signal came and nothing was said yet."""
+        if self._requested and not self._announced:
+            self._announced = True
+            again = "; Ctrl-C again abandons" if self._number == signal.SIGINT else f" ({self._number.name})"
+            with contextlib.suppress(OSError, RuntimeError):  # a handler may interrupt another print
+                self._say(f"saving{again}")
 
     @property
     def requested(self) -> bool:
@@ -59,10 +82,24 @@ class Interrupts:
             self._at_once = False
 
     def _note(self, number: int, frame: FrameType | None) -> None:
+        if number == signal.SIGHUP:
+            self._detach()
+        if self._requested and number == signal.SIGHUP:
+            return
         if self._requested:
             if os.isatty(1):
                 os.write(1, SHOW_CURSOR)  # a live display had hidden it
             os._exit(INTERRUPTED)  # the actors end with this process
-        self._requested = True
+        self._requested, self._number = True, signal.Signals(number)
         if self._at_once:
+            self.announce()
             raise Interrupted
+
+    def _detach(self) -> None:
+        """Send what is printed from now on to /dev/null if the terminal is gone: every print would fail."""
+        gone = [stream for stream in self._terminals if not os.isatty(stream)]
+        if gone:
+            null = os.open(os.devnull, os.O_RDWR)
+            for stream in gone:
+                os.dup2(null, stream)
+            os.close(null)

@@ -37,7 +37,7 @@ from pronk.processes.restarts import (
 )
 from pronk.types import Failure, UserError
 
-WATCH_SECONDS = 0.1  # a look at all children costs some system calls each
+WATCH_SECONDS = 0.1  # polling costs a few system calls per child
 
 
 class ProcessFailed(Failure):

@@ -9,6 +9,7 @@ A checkpoint holds tensors and plain data only, and is read without unpickling a
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from pathlib import Path
@@ -40,6 +41,17 @@ class Checkpoints:
         for old in self.saved()[:-keep]:
             old.unlink()
         return path
+
+    def save_best(self, state: dict[str, Any]) -> None:
+        """Write best.pt alone."""
+        save_tensors(self.best, {"format": FORMAT, **state})
+
+    def best_standing(self) -> tuple[bool, float]:
+        """Return what best.pt is known to be worth; it may be newer than the newest of the others."""
+        try:
+            return tuple(load_checkpoint(self.best)["best"])
+        except (UserError, LookupError):  # none yet, or of no use
+            return False, -math.inf
 
     def saved(self) -> list[Path]:
         """The last K, oldest first."""

@@ -5,6 +5,7 @@ summary.json     totals, final values, the failure   checkpoints/     the last K
 tensorboard/     the same numbers as curves          logs/            one per process, and what each does now
 eval.jsonl       a line per evaluation               lag.json         how old the experience was
 bench.json       this machine's limit, where measured
+notes.json       what the diagnosis found, if anything
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ class RunDirectory:
         self.metrics = path / "metrics.jsonl"
         self.evaluations = path / "eval.jsonl"
         self.lag = path / "lag.json"
+        self.notes = path / "notes.json"
         self.bench = path / "bench.json"
         self.summary = path / "summary.json"
         self.config = path / "config.yaml"
@@ -80,6 +82,12 @@ class RunDirectory:
     def write_summary(self, summary: dict[str, Any]) -> None:
         numbers = {name: plain(value) for name, value in summary.items()}
         write_atomically(self.summary, (json.dumps(numbers, indent=2) + "\n").encode())
+
+    def write_failure(self, message: str) -> None:
+        """Write a summary of a run that failed before it began, unless it has one."""
+        if not self.summary.exists():
+            with contextlib.suppress(OSError):
+                self.write_summary({"outcome": "failed", "run": str(self.path), "checkpoint": None, "failure": message})
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:

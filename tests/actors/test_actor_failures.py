@@ -87,7 +87,9 @@ def test_error_in_reset_of_an_actor_process_ends_the_run_at_once(tmp_path: Path)
     assert ended.code == 1
     assert_told_well(ended.err, "RaisesInReset")
     assert len(lives_of(tmp_path / "run")) == 1
-    assert read_summary(tmp_path / "run")["outcome"] == "failed"
+    summary = read_summary(tmp_path / "run")
+    assert (summary["outcome"], summary["updates"]) == ("failed", 0)
+    assert "the level is missing" in summary["failure"]
 
 
 def test_stop_ends_the_run_at_the_first_error_though_unrolls_came_before_it(tmp_path: Path) -> None:

@@ -180,6 +180,15 @@ def test_a_measurement_takes_time(cli, seconds):
     assert_mistake(cli("bench", "catch", *SHORT, "--seconds", seconds), "--seconds", str(seconds))
 
 
+def test_a_start_longer_than_the_measurement_is_waited_for(cli, monkeypatch):
+    """As an Atari preset's on a busy machine. Every environment here takes a second to be made."""
+    monkeypatch.setattr("pronk.bench.WARM_UP_SECONDS", 0.2)
+    slow = ("env.kwargs.seconds=1", "actors.count=1", "actors.envs=2", "learner.batch_size=2", "transport=local")
+    code, out, err = cli("bench", "faulty:SlowToMake", *slow, "--json", "--seconds", "1")
+    assert code == 0, err
+    assert json.loads(out)["trained"] > 0
+
+
 def test_a_run_is_measured_as_it_is_and_keeps_the_figures(cli):
     train(load_config("catch", SHORT), run_dir="runs/mine")
     assert_mistake(cli("bench", "runs/mine", "run.seed=2"), "run.seed=2", "runs/mine/config.yaml")

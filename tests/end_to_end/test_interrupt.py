@@ -1,14 +1,29 @@
-"""Ctrl-C and SIGTERM: a checkpoint, a summary, exit code 130, and nothing left running."""
+"""Ctrl-C, SIGTERM and SIGHUP: a checkpoint, a summary, exit code 130, and nothing left running."""
 
 from __future__ import annotations
 
+import os
+import pty
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from pathlib import Path
 
 import pytest
-from processes import SIZES, STEPS_PER_UPDATE, Training, assert_monotone, command_line, read_metrics, read_summary
+from processes import (
+    SIZES,
+    STEPS_PER_UPDATE,
+    SUPPORT,
+    Training,
+    assert_monotone,
+    command_line,
+    read_metrics,
+    read_summary,
+    wait_until,
+)
 
 from pronk.runs.directory import RunDirectory
 
@@ -29,7 +44,9 @@ def trainings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Tr
         "hanging_at_once": ("faulty:HangsInInit", "env.kwargs.after=0", *endless),
     }
     with ExitStack() as stack:
-        yield {name: stack.enter_context(Training(folder / name, *command)) for name, command in commands.items()}
+        started = {name: stack.enter_context(Training(folder / name, *command)) for name, command in commands.items()}
+        nohup = Training(folder / "nohup", "faulty:SlowCatch", *endless, within=("nohup",))
+        yield started | {"nohup": stack.enter_context(nohup)}
 
 
 def assert_orderly_end(training: Training) -> None:
@@ -49,6 +66,7 @@ def test_ctrl_c_of_a_terminal_ends_in_good_order_and_resume_goes_on(trainings: d
     training.send(signal.SIGINT, group=True)
     assert_orderly_end(training)
     assert "--resume" in training.out
+    assert "saving; Ctrl-C again abandons\n" in training.err
 
     before = read_summary(training.path)
     goal = before["env_steps"] + 3200
@@ -68,6 +86,63 @@ def test_sigterm_ends_in_good_order_even_while_an_environment_hangs(trainings: d
     training.wait_until(lambda: training.lives(0) and "hanging" in training.lives(0)[0].log, "the hang")
     training.send(signal.SIGTERM)
     assert_orderly_end(training)
+    assert "saving (SIGTERM)\n" in training.err
+
+
+def test_under_nohup_a_hang_up_is_ignored(trainings: dict[str, Training]) -> None:
+    training = trainings["nohup"]
+    training.wait_for_updates()
+    training.send(signal.SIGHUP)
+    lines = len(training.metrics())
+    training.wait_until(lambda: len(training.metrics()) > lines + 5, "more updates")
+    training.send(signal.SIGTERM)
+    assert_orderly_end(training)
+
+
+# Makes its standard input the controlling terminal of its session, then becomes the program.
+IN_A_TERMINAL = (
+    "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
+)
+
+
+def test_a_terminal_that_is_closed_ends_the_run_in_good_order(tmp_path: Path) -> None:
+    """As when an SSH connection is lost: SIGHUP comes, and every print fails from then on."""
+    run = tmp_path / "run"
+    ours, theirs = pty.openpty()
+    settings = ("faulty:SlowCatch", OFTEN, *SIZES, "actors.count=1", "run.total_steps=1e9", "run.stop_return=null")
+    command = [sys.executable, "-m", "pronk", "train", *settings, "--run-dir", str(run)]
+    environment = {**os.environ, "PYTHONPATH": f"{SUPPORT}:{os.environ.get('PYTHONPATH', '')}", "TERM": "xterm"}
+    process = subprocess.Popen(
+        [sys.executable, "-c", IN_A_TERMINAL, *command],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env=environment,
+        start_new_session=True,
+    )
+    os.close(theirs)
+    try:
+        os.set_blocking(ours, False)
+
+        def has_begun() -> bool:
+            with suppress(BlockingIOError):
+                os.read(ours, 1 << 16)  # a display that nobody reads blocks after some kilobytes
+            return len(read_metrics(run)) >= 3 or process.poll() is not None
+
+        wait_until(has_begun, SOON, "some metrics")
+        assert process.poll() is None
+        os.close(ours)
+        with suppress(ProcessLookupError):
+            process.send_signal(signal.SIGHUP)  # a shell sends a second one
+        assert process.wait(SOON) == 130
+    finally:
+        process.kill()
+        process.wait()
+    summary = read_summary(run)
+    assert summary["outcome"] == "interrupted"
+    state, problems = RunDirectory.open(run).checkpoints.restore()
+    assert not problems
+    assert state["metrics"]["env_steps"] == summary["env_steps"]
 
 
 def test_second_ctrl_c_ends_at_once_even_where_the_learner_itself_hangs(trainings: dict[str, Training]) -> None:

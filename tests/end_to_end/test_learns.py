@@ -40,6 +40,7 @@ LEARNT = {
         ],
         0.95,
     ),
+    "instructions (text)": (["examples.environments:Instructed", "run.total_steps=400000"], 0.95),
     "episodes of 1 to 5 steps": (["examples.environments:Countdown", "run.total_steps=300000"], 0.99),
 }
 

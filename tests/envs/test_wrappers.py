@@ -85,6 +85,7 @@ def test_resize_averages_and_leaves_the_rest():
         ((2, 32, 48), "uint8", (2, 16, 16)),
         ((32, 48, 3), "float32", (16, 16, 3)),
         ((4, 32, 48, 3), "uint8", (4, 16, 16, 3)),
+        ((32, 48), "uint8", (16, 16, 1)),
     ],
 )
 def test_resize_knows_every_kind_of_image(shape, dtype, small):

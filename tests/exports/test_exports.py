@@ -19,6 +19,7 @@ import torch
 from own_parts import Album, Diary
 from safetensors import safe_open
 from safetensors.numpy import save_file
+from scripted import Sampled
 
 from pronk import cli
 from pronk.config import Config, load_config, resolve
@@ -55,11 +56,12 @@ CASES = {
         *("own_parts:Album", "env.kwargs.shape=[7, 7, 3]", "network.core=attention", "network.core_size=32"),
         *("network.core_window=4", *LAST),
     ],
+    "text": ["scripted:Sampled", "env.kwargs={observation: text_and_number, action: multi_discrete}"],
     "own": ["own_parts:Album", "network=own_parts:Ticking"],
 }
 IN_ONNX = {
     *("labels, start, lstm, last", "many choices, pictures, last", "reals, one bound, colour first", "mask"),
-    "codes, attention, last",
+    *("codes, attention, last", "text"),
 }
 WHOLE = [(case, to) for case in CASES for to in FORMATS]
 SHORT = [(case, to) for case, to in WHOLE if to != "onnx" or case in IN_ONNX]  # each costs seconds
@@ -153,19 +155,24 @@ def episode(env: Any, first: bool, reward: bool, count: int = 12) -> list[dict[s
 
 
 @pytest.mark.parametrize("to", FORMATS)
-@pytest.mark.parametrize("case", ["labels, start, lstm, last", "many choices, pictures, last"])
+@pytest.mark.parametrize("case", ["labels, start, lstm, last", "many choices, pictures, last", "text"])
 def test_the_program_beside_it_acts_as_pronk_does(
     case: str, to: str, exported: Callable[[str, str], Exported], tmp_path: Path
 ) -> None:
     done = exported(case, to)
     for file in (done.file, done.program):
         shutil.copy(file, tmp_path)  # anywhere, but together
-    moments = episode(Diary("dict") if "labels" in case else Album(places=3), first=True, reward=True)
+    env = {
+        "l": lambda: Diary("dict"),
+        "m": lambda: Album(places=3),
+        "t": lambda: Sampled("text_and_number", "multi_discrete"),
+    }[case[0]]()
+    moments = episode(env, first=case != "text", reward=case != "text")
     player, expected = load(done.file.parents[1], deterministic=True), []
     for moment in moments:
-        if moment["first"]:
+        if moment.get("first"):
             player.reset()
-        expected.append(np.asarray(player.act(moment["observation"], moment["reward"])).tolist())
+        expected.append(np.asarray(player.act(moment["observation"], moment.get("reward", 0.0))).tolist())
     assert len({str(action) for action in expected}) > 1
     assert acted(tmp_path / "elsewhere", moments, tmp_path / done.program.name) == expected
 

@@ -185,7 +185,23 @@ def test_all_that_a_child_started_ends_with_it(bench: Callable[..., Bench]) -> N
 def test_a_child_that_cannot_be_started_counts_as_a_failure(bench: Callable[..., Bench], tmp_path: Path) -> None:
     (tmp_path / "child.log").mkdir()
     one = bench("echo")
+    descriptors = open_descriptors()
     assert "child 7 failed 3 times in a row: [Errno 21] Is a directory" in one.poll_to_failure()
+    assert open_descriptors() == descriptors, "a failed start leaks none"
+
+
+def open_descriptors() -> int:
+    folder = Path("/proc/self/fd")
+    return len(list(folder.iterdir())) if folder.exists() else 0
+
+
+def test_a_hang_is_found_though_the_log_was_removed(bench: Callable[..., Bench]) -> None:
+    one = bench("echo", NEVER, timeout_seconds=0.5)
+    one.child.send(Evaluate("", ""))
+    one.poll_until(lambda: one.messages)
+    one.child.spec.log.unlink()
+    one.child.spec.__dict__["silent_seconds"] = silent_after_first_message(one.child)
+    assert "no sign of life for 0.5 s" in one.poll_to_failure()
 
 
 def test_a_supervisor_watches_and_ends_several(tmp_path: Path) -> None:

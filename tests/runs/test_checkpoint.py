@@ -208,7 +208,9 @@ def test_loss_that_is_not_finite_keeps_the_batch_and_poisons_no_checkpoint(tmp_p
         assert all(weight.isfinite().all() for weight in weights)
     newest = load_checkpoint(run.checkpoints.saved()[-1])["learner"]["network"]
     assert all(torch.equal(newest[name], broken["network"][name]) for name in newest)
-    assert read_summary(path)["outcome"] == "failed"
+    summary = read_summary(path)
+    assert summary["outcome"] == "failed"
+    assert ended.err == f"failed: {summary['failure']}\n"
 
 
 def test_return_beyond_all_numbers_still_gives_valid_json(tmp_path: Path) -> None:

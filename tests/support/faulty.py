@@ -60,6 +60,12 @@ class Corridor(gym.Env[np.ndarray, np.int64]):
         return self._steps > self._after
 
 
+class SlowToMake(Corridor):
+    def __init__(self, seconds: float) -> None:
+        time.sleep(seconds)
+        super().__init__()
+
+
 class RaisesInInit(Corridor):
     def __init__(self, after: int = 0) -> None:
         raise RuntimeError("no licence found")
