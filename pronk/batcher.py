@@ -1,9 +1,9 @@
 """Unrolls -> batches of the configured width on the device.
 
 A batch is any number of columns: several unrolls side by side, or one unroll of many environments cut into several
-batches, gone through `passes` times. Each is one block of memory, so it reaches a GPU in a single copy, from pinned
-memory, while the GPU still works on the batch before it (`prefetch`). On a CPU there is nothing to overlap, and staging
-ahead would only add lag.
+batches, gone through `passes` times (`auto`: again and again until the next unrolls are there, within reason). Each is
+one block of memory, so it reaches a GPU in a single copy, from pinned memory, while the GPU still works on the batch
+before it (`prefetch`). On a CPU there is nothing to overlap, and staging ahead would only add lag.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pronk.config.section import Auto
 from pronk.layout import Layout, UnrollLayout
 from pronk.transport import LearnerPort
 from pronk.types import Array, ArraySpec, Tree, Unroll, map_tree, map_unroll
 
+MOST_PASSES = 8  # with passes=auto; the clipped loss gains little from more
 # Fields whose first axis is the environment. Elsewhere it is time.
 PER_ENVIRONMENT = ("state", "version", "task", "environment")
 
@@ -53,10 +55,12 @@ class Batcher:
     """Takes unrolls from the port and gives batches of `batch_size` columns."""
 
     def __init__(
-        self, port: LearnerPort, specs: Unroll, batch_size: int, device: torch.device, passes: int = 1
+        self, port: LearnerPort, specs: Unroll, batch_size: int, device: torch.device, passes: int | Auto = 1
     ) -> None:
         envs = specs.version.shape[0]
-        self._passes = passes
+        self._most_passes = MOST_PASSES if passes == "auto" else passes
+        self._only_while_idle = passes == "auto"
+        self._passes = self._most_passes  # through the newest stages: none is left before the first
         self._port, self._width = port, min(envs, batch_size)
         self._unrolls_per_batch, self._batches_per_unroll = max(1, batch_size // envs), max(1, envs // batch_size)
         layout = UnrollLayout(with_columns(specs, batch_size))
@@ -66,29 +70,40 @@ class Batcher:
         self._prefetches = device.type != "cpu"
 
     def next(self) -> Batch:
-        """The next batch; waits for unrolls where none is ready."""
+        """Return the next batch: of a further pass, or of new unrolls, waiting for them where there are none."""
         if not self._ready:
-            self._stack()
+            if self._passes < self._most_passes and not (self._only_while_idle and self._unrolls_are_there()):
+                self._pass()
+            else:
+                self._stack()
         stage, fresh = self._ready.popleft()
         return stage.batch(fresh)
 
     def prefetch(self) -> None:
         """Stage the next batch if its unrolls are there, without waiting."""
-        if self._prefetches and not self._ready and self._port.waiting >= self._unrolls_per_batch:
+        is_last_pass = self._only_while_idle or self._passes == self._most_passes
+        if self._prefetches and not self._ready and is_last_pass and self._unrolls_are_there():
             self._stack()
 
+    def _unrolls_are_there(self) -> bool:
+        return self._port.waiting >= self._unrolls_per_batch
+
     def _stack(self) -> None:
-        stages = self._sets[0]
+        self._sets.rotate()
         with self._port.unrolls(self._unrolls_per_batch) as unrolls:
-            for index, stage in enumerate(stages):
+            for index, stage in enumerate(self._sets[0]):
                 for position, unroll in enumerate(unrolls):
                     source = columns(unroll, index * self._width, self._width)
                     target = columns(stage.arrays, position * self._width, self._width)
                     map_unroll(np.copyto, target, source)
-        self._sets.rotate()
-        for number in range(self._passes):
-            fresh = np.full(self._width * self._unrolls_per_batch, number == 0)
-            self._ready.extend((stage, fresh) for stage in stages)
+        self._passes = 0
+        self._pass()
+
+    def _pass(self) -> None:
+        """Make the newest stages ready, for the first time or again."""
+        fresh = np.full(self._width * self._unrolls_per_batch, self._passes == 0)
+        self._ready.extend((stage, fresh) for stage in self._sets[0])
+        self._passes += 1
 
 
 def columns(unroll: Unroll, start: int, width: int) -> Unroll:

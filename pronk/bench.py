@@ -17,9 +17,9 @@ import torch
 
 from pronk.actor import Actor, specs_for
 from pronk.batcher import Batcher
-from pronk.config import Config, ResolvedConfig, available_cores, resolve
+from pronk.config import Config, ResolvedConfig, available_cores, decided, resolve
 from pronk.device import choose_device
-from pronk.envs import make_env
+from pronk.envs import make_env, probe_spec
 from pronk.layout import UnrollLayout
 from pronk.learner import Learner
 from pronk.networks import make_network
@@ -38,7 +38,7 @@ WARM_UP_SECONDS = 3.0  # of the whole system, left out of its rate
 def measure(config: Config, seconds: float, say: Say) -> dict[str, Any]:
     """All figures in steps/s, but for `efficiency` (trained / limit) and `cores`."""
     with user_code("the environment"):
-        alone = measure_alone(resolve(config), seconds / 5)
+        alone = measure_alone(resolve(decided(config, probe_spec(config))), seconds / 5)
     limit = available_cores() / sum(1 / rate for rate in alone.values())
     trained = measure_whole(config, seconds, say)
     return {**alone, "limit": limit, "trained": trained, "efficiency": trained / limit, "cores": available_cores()}

@@ -26,6 +26,7 @@ FAR_ABOVE_CLIP = 20.0  # gradient norm / clip
 DROWNED = 100.0  # weighted value loss / all other terms
 IDLE = 0.8  # share of the time in which the learner waits
 
+LARGE_ERROR = 3.0  # of values, where they have no scale of their own
 STUCK_ENTROPY, COLLAPSED_ENTROPY = 0.98, 0.02  # shares of the largest entropy of discrete choices
 COLLAPSED_REAL = -3.0  # nats per real number: a standard deviation of 0.012 where actions span 2
 LEAST_STEPS, LEAST_UPDATES, LEAST_EPISODES = 50_000, 500, 100  # before anything is said about what was learnt
@@ -125,7 +126,7 @@ class Diagnosis:
     def _say_drowned(self, line: Line) -> str:
         return (
             f"the value loss ({line['baseline_loss']:,.3g}) drowns the policy's ({line['policy_loss']:.2g}): "
-            f"returns are large; try {self._smaller_values(line)}"
+            f"its errors are large; try {self._smaller_values(line)}"
         )
 
     def _is_clipped(self, line: Line) -> bool:
@@ -136,16 +137,20 @@ class Diagnosis:
         clip = self._config.optimiser.max_gradient_norm
         return (
             f"the gradient norm ({line['gradient_norm']:,.3g}) stays far above optimiser.max_gradient_norm={clip:g}: "
-            f"observations or returns are large; try {self._smaller_values(line)}"
+            f"observations or errors are large; try {self._smaller_values(line)}"
         )
 
     def _smaller_values(self, line: Line) -> str:
-        """Suggest a power of ten that brings the error of the values to about 1."""
+        """Suggest what brings values and observations to the order of 1."""
+        network = self._config.network
+        has_own_scale = network.popart or network.value == "hl_gauss"
         error = math.sqrt(2 * line["baseline_loss"]) if line.get("baseline_loss") else 1.0
-        if error <= 3:
-            return f"optimiser.learning_rate={self._config.optimiser.learning_rate / 3:.1g} or smaller observations"
-        scale = self._config.loss.reward_scale * 10.0 ** -round(math.log10(error))
-        return f"loss.reward_scale={scale:g}"
+        if error > LARGE_ERROR and not has_own_scale:
+            scale = self._config.loss.reward_scale * 10.0 ** -round(math.log10(error))
+            return f"network.popart=true, or loss.reward_scale={scale:g}"
+        if not network.normalise:
+            return "network.normalise=true"
+        return f"optimiser.learning_rate={self._config.optimiser.learning_rate / 3:.1g}"
 
     # Rewards and returns
 
@@ -203,7 +208,7 @@ class Diagnosis:
     def _say_stuck(self, line: Line) -> str:
         return (
             f"the entropy ({line['entropy']:.3g}) stays at its maximum: the policy is still random; try "
-            f"loss.entropy_cost={self._config.loss.entropy_cost / 10:g}, or a larger loss.reward_scale"
+            f"loss.entropy_cost={self._config.loss.entropy_cost / 10:g}"
         )
 
     def _has_collapsed(self, line: Line) -> bool:

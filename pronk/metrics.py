@@ -170,7 +170,9 @@ class Metrics:
             "episode_return_std": self._returns.std(),
             "episode_length": estimate.length if estimate else None,
             "steps_per_second": round((self.env_steps - self._steps_at_line) / seconds, 1),
-            **{name: means.pop(name, None) for name in ("policy_lag", "loss", "entropy")},
+            # A line of further passes only has nothing fresh: its lag is still that of the line before.
+            "policy_lag": means.pop("policy_lag", self._last.get("policy_lag")),
+            **{name: means.pop(name, None) for name in ("loss", "entropy")},
             **means,
             "learning_rate": self.learning_rate,
             "entropy_cost": self.entropy_cost,

@@ -1,7 +1,7 @@
 """Optimisers over one flat vector of weights (see `parameters.py`): a few operations each.
 
-The formulas are torch.optim's (tests hold them to it) but for `rmsprop_tf`. They are written out because torch.optim
-imports PyTorch's compiler when the first optimiser is made, which costs a second and more of every start.
+The formulas are torch.optim's (tests hold them to it) but for `rmsprop_tf` and `bias_correction`. They are written out
+because torch.optim imports PyTorch's compiler when the first optimiser is made, which costs a second of every start.
 """
 
 from __future__ import annotations
@@ -58,15 +58,26 @@ class Adam(Optimiser):
 
 
 class RMSProp(Optimiser):
-    """As PyTorch has it: g / (sqrt(v) + epsilon), v starting at 0, the learning rate outside the momentum."""
+    """As PyTorch has it: g / (sqrt(v) + epsilon), v starting at 0, the learning rate outside the momentum.
+
+    With `bias_correction`, which PyTorch does not have, v is divided by 1 - decay^updates.
+    """
 
     moments = ("mean_square", "momentum")
+
+    def __init__(self, weights: Tensor, gradient: Tensor, config: OptimiserConfig) -> None:
+        super().__init__(weights, gradient, config)
+        if config.bias_correction:
+            self.state["updates"] = torch.zeros((), dtype=torch.int64)
 
     def step(self, rate: float) -> None:
         """w -= rate b, with b = momentum b + g / (sqrt(v) + epsilon)."""
         square, momentum = self.state["mean_square"], self.state["momentum"]
         square.mul_(self._config.decay).addcmul_(self._gradient, self._gradient, value=1 - self._config.decay)
-        momentum.mul_(self._config.momentum).addcdiv_(self._gradient, square.sqrt().add_(self._config.epsilon))
+        spread = square.sqrt()
+        if self._config.bias_correction:
+            spread.div_(math.sqrt(1 - self._config.decay ** int(self.state["updates"].add_(1))))
+        momentum.mul_(self._config.momentum).addcdiv_(self._gradient, spread.add_(self._config.epsilon))
         self._weights.sub_(momentum, alpha=rate)
 
 

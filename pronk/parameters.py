@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from pronk.types import UserError
 
+SLOWEST_SHARE = 1e-3
 PADDING = 16  # floats: each tensor starts on a cache line
 
 
@@ -41,6 +42,14 @@ class Statistics(nn.Module):
     def update(self) -> None:
         """Take over `sums`. Called without gradients, after the optimiser's step; all zero if no step was valid."""
         raise NotImplementedError
+
+
+def share_of_newest(batches: Tensor) -> Tensor:
+    """Return the weight of the newest batch in running statistics after so many batches.
+
+    A plain mean over all batches at first; after SLOWEST_SHARE^-1 of them, one that forgets.
+    """
+    return batches.clamp(min=1.0).reciprocal().clamp(min=SLOWEST_SHARE)
 
 
 class ParameterBlock:

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 
 from pronk.actor import specs_for
-from pronk.config import Config, ResolvedConfig, load_config, plain_yaml, record, resolve, validate
+from pronk.config import Config, ResolvedConfig, decided, load_config, plain_yaml, record, resolve, validate
+from pronk.config.automatic import chosen
 from pronk.config.resolved import ONLY, Rank, check_resolved
 from pronk.device import choose_device
 from pronk.envs import probe_spec
@@ -65,6 +66,9 @@ def train(
     spec = spec_of(config)
     for note in spec.notes:
         say(note)
+    was_open, config = config, decided(config, spec)
+    if config != was_open:
+        say(chosen(config, spec))
     resolved = resolve(config, rendezvous)
     check_resolved(resolved)
     check_teams(resolved, spec)
@@ -139,7 +143,7 @@ def check_teams(config: ResolvedConfig, spec: EnvSpec) -> None:
         fitting = -(-envs // spec.agents) * spec.agents
         raise UserError(
             f"actors.envs ({envs}) must be a multiple of {spec.agents}, the number of agents of {config.env.id}: try "
-            f"actors.envs={fitting} learner.batch_size={fitting}"
+            f"actors.envs={fitting}"
         )
 
 

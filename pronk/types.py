@@ -147,8 +147,8 @@ class Value(Protocol):
         """[T, B] the advantage in the scale that the policy gradient should see."""
         ...
 
-    def observe(self, target: Array, valid: Array) -> None:
-        """Add the targets [T, B] of valid steps to the sums of the network's statistics, if it keeps any."""
+    def observe(self, target: Array, advantage: Array, valid: Array) -> None:
+        """Add targets and advantages [T, B] of valid steps to the sums of the network's statistics, if it keeps any."""
         ...
 
 

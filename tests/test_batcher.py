@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from pronk.batcher import PER_ENVIRONMENT, Batcher
+from pronk.batcher import MOST_PASSES, PER_ENVIRONMENT, Batcher
 from pronk.layout import UnrollLayout
 from pronk.transport.local import LocalTransport
 from pronk.types import ActionSpec, ArraySpec, EnvSpec, Unroll, leaves, map_unroll, unroll_specs
@@ -136,3 +136,28 @@ def test_for_another_device_a_batch_is_staged_ahead_once_without_waiting():
     everyone = list(itertools.product(source.sent, range(2)))
     assert_columns_are(first, everyone[:4])
     assert_columns_are(second, everyone[4:])
+
+
+def test_passes_auto_learns_again_only_while_nothing_new_has_come():
+    source = Source(envs=4, state={})
+    batcher = Batcher(source.port, source.specs, 2, CPU, passes="auto")
+
+    def versions(count):
+        return [
+            (bytes(batch.arrays.version), bool(batch.fresh.all())) for batch in (batcher.next() for _ in range(count))
+        ]
+
+    first = versions(2)
+    assert [fresh for _, fresh in first] == [True, True]
+    again = versions(2)  # idle: the same unroll once more
+    assert [version for version, _ in again] == [version for version, _ in first]
+    assert not any(fresh for _, fresh in again)
+    source.send()
+    assert len(source.sent) == 2
+    new = versions(2)  # a new unroll is there: no further pass through the old one
+    assert all(fresh for _, fresh in new)
+    assert {version for version, _ in new}.isdisjoint(version for version, _ in first)
+    rest = versions(2 * MOST_PASSES - 2)
+    assert not any(fresh for _, fresh in rest)
+    assert versions(1)[0][1], "after so many passes it waits for something new"
+    assert len(source.sent) == 3

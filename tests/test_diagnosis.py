@@ -108,10 +108,17 @@ def test_an_illness_that_has_passed_is_over_and_returns_only_for_good():
 
 
 def test_the_suggested_reward_scale_brings_values_to_the_order_of_one():
-    (note,) = diagnose(lines(**SICK["value loss"]))
-    assert note.message.endswith("loss.reward_scale=0.01")  # an error of 77
-    (note,) = diagnose(lines(**SICK["value loss"]), overrides=["loss.reward_scale=0.1"])
+    (note,) = diagnose(lines(**SICK["value loss"]), overrides=["network.popart=false"])
+    assert note.message.endswith("network.popart=true, or loss.reward_scale=0.01")  # an error of 77
+    (note,) = diagnose(lines(**SICK["value loss"]), overrides=["network.popart=false", "loss.reward_scale=0.1"])
     assert note.message.endswith("loss.reward_scale=0.001")
+
+
+def test_the_suggestion_is_never_what_is_set_already():
+    (note,) = diagnose(lines(**SICK["value loss"]), overrides=["optimiser.learning_rate=3e-3"])
+    assert note.message.endswith("optimiser.learning_rate=0.001")  # values and observations have a scale of their own
+    (note,) = diagnose(lines(**SICK["gradient norm"]), overrides=["network.normalise=false"])
+    assert note.message.endswith("network.normalise=true")
 
 
 def test_every_episode_alike_is_no_reward_too():

@@ -163,3 +163,12 @@ def test_episodes_say_whose_task_they_were():
     experience = Experience.of(unroll, 0)
     assert [(episode.task, episode.value) for episode in experience.episodes] == [(4, 5.0), (6, 7.0)]
     assert [column.task for column in experience.columns] == [4, 5, 6]
+
+
+def test_a_line_of_further_passes_only_keeps_the_lag_of_the_line_before() -> None:
+    metrics = Metrics(frames_per_step=1)
+    record(metrics, batch(version=3), {"loss": 1.0}, 8)
+    assert metrics.line()["policy_lag"] == 5.0
+    metrics.record(Experience.of(batch(version=3), 9, np.zeros(N, bool)), {"loss": 1.0})
+    line = metrics.line()
+    assert (line["policy_lag"], line["replay_lag"]) == (5.0, 6.0)

@@ -40,6 +40,24 @@ def test_rmsprop_tf_is_tensorflows_formula(momentum, decay, epsilon):
     assert weights.tolist() == pytest.approx(expected, rel=1e-12)
 
 
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_bias_correction_divides_v_by_what_its_start_at_zero_took_from_it(momentum):
+    decay, epsilon, rate = 0.99, 1e-5, 0.1
+    weights, gradient = torch.zeros(1, dtype=torch.float64), torch.zeros(1, dtype=torch.float64)
+    config = OptimiserConfig(name="rmsprop", decay=decay, epsilon=epsilon, momentum=momentum, bias_correction=True)
+    optimiser = make_optimiser(weights, gradient, config)
+    weight = velocity = square = 0.0
+    for update, value in enumerate(torch.randn(300, dtype=torch.float64).tolist(), 1):
+        gradient.fill_(value)
+        optimiser.step(rate)
+        square = decay * square + (1 - decay) * value**2
+        velocity = momentum * velocity + value / (math.sqrt(square / (1 - decay**update)) + epsilon)
+        weight -= rate * velocity
+        if update == 1:  # of the size of the learning rate, where PyTorch's is ten times that
+            assert abs(weights.item()) == pytest.approx(rate, rel=1e-3)
+    assert weights.item() == pytest.approx(weight, rel=1e-9)
+
+
 def test_the_two_rmsprops_differ_where_they_should():
     moved = {}
     for name in ("rmsprop", "rmsprop_tf"):

@@ -69,6 +69,18 @@ def test_points_survive_the_configuration_file():
     assert resolve(config).from_yaml(resolve(config).to_yaml()).loss.entropy_schedule == [[0, 1], [1000, 0]]
 
 
+@pytest.mark.parametrize("loss", ["impala", "appo"])
+def test_every_loss_takes_the_scheduled_entropy_cost(tmp_path, loss):
+    overrides = ["transport=local", "run.total_steps=1000", f"loss.name={loss}", "learner.passes=1"]
+    runs = {}
+    for cost, schedule in [(0.5, "constant"), (1.0, "[[0, 0.5]]"), (1.0, "constant")]:
+        settings = [f"loss.entropy_cost={cost}", f"loss.entropy_schedule={schedule}"]
+        train(load_config("catch", [*overrides, *settings]), run_dir=tmp_path / f"{cost}-{schedule}")
+        last = json.loads((tmp_path / f"{cost}-{schedule}/metrics.jsonl").read_text().splitlines()[-1])
+        runs[cost, schedule] = last["loss"]
+    assert runs[1.0, "[[0, 0.5]]"] == runs[0.5, "constant"] != runs[1.0, "constant"]
+
+
 def test_a_run_records_both_values(tmp_path):
     overrides = ["transport=local", "run.total_steps=4000", "run.log_every_seconds=0.01", "optimiser.schedule=cosine"]
     config = load_config("catch", [*overrides, "loss.entropy_cost=0.02", "loss.entropy_schedule=[[0, 1], [4e3, 0.5]]"])

@@ -11,16 +11,16 @@ from typing import Annotated
 
 import typer
 
-from pronk.cli.shell import FAILED, app, out
+from pronk.cli.shell import FAILED, Quiet, app, out
 from pronk.processes.interrupts import INTERRUPTED, Interrupted, Interrupts
 from pronk.types import UserError
 
 
 @app.command()
 def actor(
-    address: Annotated[str, typer.Argument(metavar="HOST:PORT", help="Where the learner listens.")],
+    address: Annotated[str, typer.Argument(metavar="HOST:PORT", help="Address of the learner.")],
     token_file: Annotated[
-        Path | None, typer.Option(help="Holds the learner's token [default: the environment's PRONK_TOKEN].")
+        Path | None, typer.Option(help="File with the learner's token [default: PRONK_TOKEN in the environment].")
     ] = None,
     ca: Annotated[
         Path | None, typer.Option(help="PEM file: trust learners whose certificate it signed. Turns TLS on.")
@@ -34,9 +34,9 @@ def actor(
         bool, typer.Option("--insecure", help="No TLS to another machine: the token travels in the clear.")
     ] = False,
     give_up_after: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="Without a learner [default: never].")
+        float | None, typer.Option(metavar="SECONDS", help="End after so long without a learner [default: never].")
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing but errors.")] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Play for a learner on this or another machine.
 
@@ -48,7 +48,7 @@ def actor(
     from pronk.transport.security import actor_pass
 
     if give_up_after is not None and not give_up_after > 0:
-        raise UserError(f"--give-up-after: {give_up_after:g} does not fit: more than 0 seconds")
+        raise UserError(f"--give-up-after must be more than 0 seconds, got {give_up_after:g}")
     shown = actor_pass(address, token_file, ca, cert, key, insecure, server_name)
     from pronk.actors.remote_actor import RemoteActor
 
@@ -78,14 +78,14 @@ def end_hanging() -> None:
 
 
 class Board:
-    """What happens, and now and then how fast it goes."""
+    """Prints events, and the speed from time to time."""
 
     def __init__(self, quiet: bool) -> None:
         self._quiet, self._every = quiet, 1.0 if out.is_terminal else 30.0
         self._told_at, self._told_steps, self._open = time.monotonic(), 0, False
 
     def tell(self, line: str) -> None:
-        """A line of its own."""
+        """Print a line."""
         if not self._quiet:
             if self._open:
                 out.print()
@@ -94,7 +94,7 @@ class Board:
             self._told_at = time.monotonic()
 
     def progress(self, steps: int) -> None:
-        """The same line again on a terminal."""
+        """Print the speed; on a terminal, over the line before."""
         now = time.monotonic()
         if self._quiet or now - self._told_at < self._every:
             return

@@ -23,7 +23,9 @@ def bench(
     source: Source,
     overrides: Overrides = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-    seconds: Annotated[float, typer.Option(help="Of training measured; each part alone takes a fifth of it.")] = 15.0,
+    seconds: Annotated[
+        float, typer.Option(help="Seconds of training to measure; each part alone takes a fifth of it.")
+    ] = 15.0,
 ) -> None:
     """Measure how fast a preset trains here, against this machine's limit.
 
@@ -61,7 +63,7 @@ def bench(
 
 
 def warn_if_busy() -> None:
-    """Say that the figures will be too low, where the machine has other work."""
+    """Warn that the figures will be too low, if the machine has other work."""
     load, cores = os.getloadavg()[0], os.cpu_count() or 1
     if load > QUIET_LOAD * cores:
         what = f"load average {load:.1f} on {cores} core{'s' if cores > 1 else ''}"
@@ -69,7 +71,7 @@ def warn_if_busy() -> None:
 
 
 def run_to_measure(source: str, overrides: list[str] | None) -> Path | None:
-    """The run that is meant, if it is one."""
+    """Return the run that `source` names, or None."""
     if source in preset_names() or not (source == "last" or is_run(Path(source))):
         return None
     run = find_run_path(source)

@@ -15,7 +15,7 @@ from pronk.types import UserError
 @app.command()
 def convert(
     file: Annotated[Path, typer.Argument(metavar="FILE.yaml", help="A XingTian IMPALA configuration.")],
-    to: Annotated[Path | None, typer.Option("--out", help="Where to write it [default: print it].")] = None,
+    to: Annotated[Path | None, typer.Option("--out", help="File to write [default: print it].")] = None,
 ) -> None:
     """Turn a XingTian IMPALA YAML into a Pronk one.
 

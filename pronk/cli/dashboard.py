@@ -13,7 +13,7 @@ from pronk.cli.shell import app, out
 @app.command()
 def dashboard(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder of runs, or one run.")] = Path("runs"),
-    port: Annotated[int | None, typer.Option(help="To listen on [default: 8642, or a free one].")] = None,
+    port: Annotated[int | None, typer.Option(help="Port to listen on [default: 8642, or a free one].")] = None,
     show: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
 ) -> None:
     """Show runs live in a web page: curves, speed, lag, actors, evaluation, settings that differ.
@@ -34,8 +34,8 @@ def dashboard(
 
 
 def open_in_browser(url: str) -> None:
-    """Where there is one."""
+    """Open the page in a browser, if there is one."""
     import webbrowser
 
     if not webbrowser.open(url):
-        out.print("no browser could be opened; open the address by hand")
+        out.print("no browser found; open the address yourself")

@@ -7,19 +7,19 @@ from typing import Annotated, Any
 
 import typer
 
-from pronk.cli.shell import Run, app, out
+from pronk.cli.shell import AsJson, Best, Deterministic, EpisodeSeed, Run, app, out
 
 
 @app.command("eval")
 def evaluate(
     run: Run,
     episodes: Annotated[int, typer.Option(help="Whole episodes to play.")] = 100,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-    deterministic: Annotated[bool, typer.Option("--deterministic", help="Likeliest actions, not sampled.")] = False,
-    best: Annotated[bool, typer.Option("--best", help="The best checkpoint, not the newest.")] = False,
-    seed: Annotated[int, typer.Option(help="Of the episodes.")] = 1,
+    as_json: AsJson = False,
+    deterministic: Deterministic = False,
+    best: Best = False,
+    seed: EpisodeSeed = 1,
 ) -> None:
-    """Play whole episodes with a trained agent and print what it earned."""
+    """Play whole episodes with a trained agent and print the returns."""
     from pronk.evaluation.playing import evaluate as play
 
     summary = play(run, episodes, deterministic=deterministic, best=best, seed=seed).summary()
@@ -30,7 +30,7 @@ def evaluate(
 
 
 def show_evaluation(summary: dict[str, Any]) -> None:
-    """In one sentence."""
+    """Print the result in one sentence."""
     low, high = summary["interval"]
     human = f"; {summary['human_normalised']:.0%} of a human's score" if "human_normalised" in summary else ""
     out.print(

@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from pronk.cli.shell import Run, app, out
+from pronk.cli.shell import AsJson, Best, Run, app, out
 
 
 @app.command()
@@ -22,8 +22,8 @@ def export(
     file: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="File to write [default: RUN/export/policy.*].")
     ] = None,
-    best: Annotated[bool, typer.Option("--best", help="The best checkpoint, not the newest.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    best: Best = False,
+    as_json: AsJson = False,
 ) -> None:
     """Export a trained policy to one file.
 

@@ -25,7 +25,7 @@ def plot(
         list[str] | None,
         typer.Option(
             help="Only this panel: return, throughput, lag, entropy, length, waits or any name in metrics.jsonl. "
-            "May stand several times."
+            "May be given several times."
         ),
     ] = None,
     smooth: Annotated[
@@ -35,10 +35,10 @@ def plot(
             "episodes already, 0.05 for the rest]."
         ),
     ] = None,
-    band: Annotated[str, typer.Option(help="Around the mean of several seeds: range or std.")] = "range",
-    title: Annotated[str | None, typer.Option(help="Instead of the environment's name.")] = None,
+    band: Annotated[str, typer.Option(help="Band around the mean of several seeds: range or std.")] = "range",
+    title: Annotated[str | None, typer.Option(help="Title [default: the environment's name].")] = None,
     label: Annotated[
-        list[str] | None, typer.Option(help="A name for a group in the legend; once for each, in their order.")
+        list[str] | None, typer.Option(help="Name of a group in the legend; once per group, in order.")
     ] = None,
 ) -> None:
     """Draw learning curves: return, throughput, policy lag and entropy.

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from pronk.cli.shell import Run, app, out
+from pronk.cli.shell import Best, Run, app, out
 
 
 @app.command()
@@ -16,7 +16,7 @@ def push(
     repo: Annotated[
         str, typer.Argument(metavar="REPO", help="owner/name on the Hugging Face Hub, or a folder such as ./shared.")
     ],
-    best: Annotated[bool, typer.Option("--best", help="The best checkpoint, not the newest.")] = False,
+    best: Best = False,
     episodes: Annotated[
         int, typer.Option(help="Episodes to play for the score, if the run has not evaluated this checkpoint; 0: none.")
     ] = 20,

@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Column, Table
 from rich.text import Text
 
-from pronk.cli.shell import app, out
+from pronk.cli.shell import AsJson, app, out
 
 COLOURS = {"running": "bold cyan", "solved": "bold green", "finished": "green", "interrupted": "yellow"}  # else red
 
@@ -20,7 +20,7 @@ COLOURS = {"running": "bold cyan", "solved": "bold green", "finished": "green", 
 @app.command()
 def runs(
     folder: Annotated[Path, typer.Argument(metavar="[DIR]", help="A folder of runs, or one run.")] = Path("runs"),
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON array.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """List runs, the newest first: state, steps, returns, speed and age.
 
@@ -57,7 +57,7 @@ def name_of(row: dict[str, Any], folder: Path) -> str:
 
 
 def cells(row: dict[str, Any], folder: Path) -> list[str]:
-    """A row as text."""
+    """Format a row."""
     from pronk.runs.reading import return_text
 
     returns = [return_text(row[key]) for key in ("best_return", "last_return")]
@@ -68,7 +68,7 @@ def cells(row: dict[str, Any], folder: Path) -> list[str]:
 
 
 def age(seconds: float) -> str:
-    """In the largest unit that fits: 12 s, 5 min, 3 h, 2 d."""
+    """Format a duration in its largest unit: 12 s, 5 min, 3 h, 2 d."""
     for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
         if seconds >= length:
             return f"{seconds // length:.0f} {unit}"

@@ -4,14 +4,25 @@ from __future__ import annotations
 
 from rich.table import Table
 
-from pronk.cli.shell import Overrides, Source, app, out
-from pronk.config import load_config, preset_names
+from pronk.cli.shell import Overrides, Source, app, out, warn
+from pronk.config import decided, load_config, preset_names
+from pronk.types import UserError
 
 
 @app.command()
 def show(source: Source, overrides: Overrides = None) -> None:
-    """Print the whole configuration after overrides as YAML, which is itself a valid FILE.yaml."""
-    print(load_config(source, overrides).to_yaml(), end="")
+    """Print the whole configuration after overrides as YAML, which is itself a valid FILE.yaml.
+
+    Settings that follow from the environment are decided as they would be for training.
+    """
+    from pronk.envs import probe_spec
+
+    config = load_config(source, overrides)
+    try:
+        config = decided(config, probe_spec(config))
+    except UserError as error:  # such as a package that is not installed: what is known is shown all the same
+        warn(f"some settings stay auto, because the environment cannot be made here: {error}")
+    print(config.to_yaml(), end="")
 
 
 @app.command()

@@ -204,7 +204,7 @@ def show_summary(summary: dict[str, Any], go_on: str) -> None:
     if not summary["checkpoint"]:
         headline += " [bold red]No checkpoint could be written.[/]"
     value = summary["episode_return"]
-    score = "no episode has ended" if value is None else f"mean return {value:.1f} over the last 100 episodes"
+    score = "no episode has ended" if value is None else f"mean return {value:.1f} of the latest episodes"
     rate = f"{steps:,} steps in {duration(seconds)} ({steps / seconds:,.0f} steps/s)"
     out.print(f"{headline} {score}, {rate}.", highlight=False, soft_wrap=True)
     if summary["evaluation"]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pronk.cli.shell import Run, app, err, out
+from pronk.cli.shell import Best, Deterministic, EpisodeSeed, Run, app, err, out
 
 if TYPE_CHECKING:
     from pronk.watching import Scene
@@ -16,22 +16,22 @@ if TYPE_CHECKING:
 @app.command()
 def watch(
     run: Run,
-    video: Annotated[Path | None, typer.Option(help="Film it into a file that ends in .mp4 or .gif.")] = None,
+    video: Annotated[Path | None, typer.Option(help="File to film into: .mp4 or .gif.")] = None,
     episodes: Annotated[int, typer.Option(help="Whole episodes to play.")] = 1,
-    grid: Annotated[int | None, typer.Option(help="How many to play side by side [default: all, up to 9].")] = None,
-    steps: Annotated[int | None, typer.Option(help="End after so many steps.")] = None,
+    grid: Annotated[int | None, typer.Option(help="Episodes side by side [default: all, up to 9].")] = None,
+    steps: Annotated[int | None, typer.Option(help="Stop after this many steps.")] = None,
     fps: Annotated[float | None, typer.Option(help="Steps per second [default: as the environment says].")] = None,
-    width: Annotated[int | None, typer.Option(help="Of the picture, in pixels.")] = None,
-    deterministic: Annotated[bool, typer.Option("--deterministic", help="Likeliest actions, not sampled.")] = False,
-    best: Annotated[bool, typer.Option("--best", help="The best checkpoint, not the newest.")] = False,
-    seed: Annotated[int, typer.Option(help="Of the episodes.")] = 1,
-    text: Annotated[bool, typer.Option("--text", help="A line per step instead of a window.")] = False,
+    width: Annotated[int | None, typer.Option(help="Width of the picture in pixels.")] = None,
+    deterministic: Deterministic = False,
+    best: Best = False,
+    seed: EpisodeSeed = 1,
+    text: Annotated[bool, typer.Option("--text", help="Print a line per step instead of opening a window.")] = False,
 ) -> None:
     """Watch a trained agent play: in a window, as a film, or as text.
 
-    `pronk watch last` opens a window where there is a screen (space pauses, escape ends). `pronk watch last --video
-    play.gif --episodes 4` films four episodes side by side anywhere; .mp4 needs `pip install 'pronk[video]'`. Where
-    neither can be done, every step is a line of text.
+    `pronk watch last` opens a window (space pauses, escape ends). `pronk watch last --video play.gif --episodes 4`
+    films four episodes side by side, without a screen; .mp4 needs `pip install 'pronk[video]'`. Without a screen and
+    without --video, every step is a line of text.
     """
     from pronk.watching import watch as play
     from pronk.watching.film import score_text
@@ -40,7 +40,7 @@ def watch(
 
         def progress(scene: Scene) -> None:
             if video:
-                playing = [seat for seat in scene.seats if not seat.over] or scene.seats
+                playing = [view for view in scene.views if not view.over] or scene.views
                 status.update(f"filming episode {playing[0].episode} of {episodes}, step {playing[0].step:,}")
             else:
                 status.stop()
@@ -65,7 +65,7 @@ def watch(
         word = "episode" if len(seen.returns) == 1 else "episodes"
         out.print(f"{len(seen.returns)} {word}, mean return [bold green]{mean}[/]", highlight=False)
     else:
-        out.print("no episode came to its end", highlight=False)
+        out.print("no episode ended", highlight=False)
     if seen.video:
         size = seen.video.stat().st_size / 1024
         out.print(f"Filmed in {seen.video} ({size:,.0f} KiB)", highlight=False, soft_wrap=True, markup=False)

@@ -38,6 +38,11 @@ class Document(Section):
             assign(tree, path, value)
         return type(self).model_validate(tree)
 
+    def at(self, path: str) -> Any:
+        """Return the value of a `section.key`."""
+        section, _, key = path.partition(".")
+        return getattr(getattr(self, section), key)
+
     def to_yaml(self) -> str:
         """Return the YAML text of every section and key."""
         return plain_yaml.dump(self.model_dump())
@@ -66,7 +71,8 @@ class Config(Document):
         if self.network.separate_value is True and self.network.core != "none":
             raise ValueError("network.separate_value=true needs network.core=none: the two would need a state each")
         learners = 1 if self.learners.count == "auto" else self.learners.count
-        check_batch(self.learner.batch_size, learners, self.actors.envs)
+        if self.learner.batch_size != "auto":
+            check_batch(self.learner.batch_size, learners, self.actors.envs)
         return self
 
     def without_host(self) -> Config:

@@ -17,7 +17,9 @@ def nearest(word: str, choices: Iterable[str]) -> str:
 
 def explain_validation_error(error: ValidationError, model: type[BaseModel]) -> str:
     """One line for the first mistake, and how many more there are."""
-    mistakes = {_explain(mistake, model): None for mistake in _without_union_branches(error.errors(), model)}
+    # Unknown keys first: a misspelt key that is required is also missing.
+    errors = sorted(error.errors(), key=lambda mistake: mistake["type"] != "extra_forbidden")
+    mistakes = {_explain(mistake, model): None for mistake in _without_union_branches(errors, model)}
     first, *more = mistakes
     return first + (f" (and {len(more)} more)" if more else "")
 
@@ -58,8 +60,8 @@ def _explain(mistake: Any, model: type[BaseModel]) -> str:
         return f"{key}: {value!r} is not one of {', '.join(choices)}{nearest(str(value), choices)}"
     if mistake["type"] == "model_type":
         return f"{key}: expected keys below it, got {value!r}; write {key}.<key>=value"
-    wanted = mistake["msg"][:1].lower() + mistake["msg"][1:]
-    return f"{key}: {value!r} does not fit: {wanted}{_hint(key, model)}"
+    wanted = mistake["msg"].replace("Input should ", "must ", 1)
+    return f"{key} {wanted[:1].lower()}{wanted[1:]}, got {value!r}{_hint(key, model)}"
 
 
 def _choices(mistake: Any) -> list[str]:
@@ -107,7 +109,10 @@ SYNONYMS = {
 
 def _hint(key: str, model: type[BaseModel]) -> str:
     """The default of a key, as an example of what fits."""
-    node: Any = model()
+    try:
+        node: Any = model()
+    except ValidationError:  # a resolved configuration has no defaults
+        return ""
     for part in key.split("."):
         node = getattr(node, part, None)
     return f" (default: {node})" if node is not None and not isinstance(node, BaseModel) else ""

@@ -112,6 +112,15 @@ class NetworkConfig(Section):
     """Units of the core. Paper: 256."""
     core_window: Annotated[int, Field(ge=2, le=1024)] = 16
     """Observations that the `attention` core sees, the newest included. Unrolls carry the ones before them along."""
+    normalise: bool | Auto = "auto"
+    """Shift and scale every number of an observation to a running mean of 0 and standard deviation of 1. Images of
+    bytes and class labels stay as they are. `auto`: true."""
+    popart: bool | Auto = "auto"
+    """Learn values, and the policy from advantages, in a running scale of their own (PopArt), so that rewards of any
+    size are learnt alike. `auto`: true."""
+    value: Literal["scalar", "hl_gauss"] = "scalar"
+    """How a value is represented. `hl_gauss`: as a histogram of 101 bins, learnt by classification (arXiv 2403.03950),
+    in a running scale as with popart=true, whatever popart says."""
     last_action: bool = False
     """Also feed the previous action to the network, one-hot. The paper does so with the LSTM."""
     last_reward: bool = False
@@ -123,8 +132,9 @@ class NetworkConfig(Section):
 class LossConfig(Section):
     """The loss: off-policy data -> gradient."""
 
-    name: str = "impala"
-    """`impala`, or `module:attribute` of your own loss."""
+    name: str = "appo"
+    """`impala`: the paper's. `appo`: PPO's clipped surrogate with V-trace targets, which learns more from each step if
+    learner.passes is more than 1. Or `module:attribute` of your own loss."""
     correction: Literal["vtrace", "one_step", "epsilon", "none"] = "vtrace"
     """How the lag between actors and learner is corrected for. The others are the variants that the paper compares with
     V-trace (section 5.2.2)."""
@@ -136,8 +146,11 @@ class LossConfig(Section):
     Paper: 1. null: no limit."""
     pg_rho_bar: PositiveFloat | None = 1.0
     """Upper limit of the importance weight of the policy gradient. Paper: 1. null: no limit."""
-    lambda_: Fraction = 1.0
-    """Decay of the trace per step, as in TD(lambda) (remark 2 of the paper). Less than 1: less variance, more bias."""
+    lambda_: Fraction = 0.95
+    """Decay of the trace per step, as in TD(lambda) (remark 2 of the paper). Less than 1: less variance, more bias.
+    Paper: 1."""
+    clip: PositiveFloat = 0.2
+    """With name=appo: how far the ratio of new to old policy may move from 1 before a step stops teaching. PPO: 0.2."""
     discount: Fraction = 0.99
     """Discount factor per step. Table G.1: 0.99."""
     baseline_cost: NonNegative = 0.5
@@ -171,8 +184,9 @@ class OptimiserConfig(Section):
     name: Literal["adam", "rmsprop", "rmsprop_tf"] = "adam"
     """`rmsprop` is PyTorch's: g / (sqrt(v) + epsilon). `rmsprop_tf` is TensorFlow's, as in the paper's code: g / sqrt(v
     + epsilon), with v starting at 1. Learning rates and epsilons for one do not suit the other."""
-    learning_rate: PositiveFloat = 1e-3
-    """Step size at the start. Table G.1: 6e-4, with rmsprop_tf and loss.reduction=sum."""
+    learning_rate: PositiveFloat | Auto = "auto"
+    """Step size at the start. Table G.1: 6e-4, with rmsprop_tf and loss.reduction=sum. `auto`: 5e-4 for images, else
+    1e-3."""
     schedule: Schedule = "linear"
     """How the learning rate changes: `constant`; `linear` or `cosine` to zero at the end of the run, which is
     run.total_steps or run.total_seconds, whichever comes first (table G.1: linear); or points `[[steps, factor], ...]`,
@@ -183,6 +197,9 @@ class OptimiserConfig(Section):
     """Decay of RMSProp's running mean of squared gradients, per update. Table G.1: 0.99."""
     momentum: Fraction = 0.0
     """Momentum of RMSProp. Table G.1: 0."""
+    bias_correction: bool = False
+    """Correct v of `rmsprop` for its start at 0, as Adam does. Without it the first updates are up to 1 / sqrt(1 -
+    decay) times too large: ten times, with a decay of 0.99."""
     max_gradient_norm: PositiveFloat | None = 0.5
     """Scale the gradient down to this global norm if it is larger. Table G.1: 40, with loss.reduction=sum. null:
     never."""
@@ -196,11 +213,12 @@ class ActorsConfig(Section):
     other machines play (gateway.address)."""
     envs: Envs | Auto = "auto"
     """Environments per actor. `auto`: 16, or learner.batch_size if that does not fit 16."""
-    unroll_length: Annotated[int, Field(gt=0, le=100_000)] = 20
-    """Steps per unroll. Table G.1: 20; table D.3: 100."""
-    slots: Annotated[int, Field(ge=1, le=64)] = 2
-    """Unrolls that an actor may be ahead of the learner. Limits memory and policy lag; with 1 an actor waits while the
-    learner holds its unroll."""
+    unroll_length: Annotated[int, Field(gt=0, le=100_000)] | Auto = "auto"
+    """Steps per unroll. Table G.1: 20; table D.3: 100. `auto`: 20 for images, else 32."""
+    slots: Annotated[int, Field(ge=1, le=64)] | Auto = "auto"
+    """Unrolls that an actor may be ahead of the learner. Limits memory and policy lag; with 1 an actor waits until the
+    learner has taken its unroll. `auto`: 2, or 1 where learner.passes and learner.batch_size are `auto`, too, and no
+    network is in between: the learner then has something to do meanwhile."""
     sync_every: Positive = 1
     """Fetch new parameters before every so many unrolls. More than 1 saves network traffic and adds lag. Paper: 1."""
     inference: Literal["local"] = "local"
@@ -218,12 +236,12 @@ class ActorsConfig(Section):
 class LearnerConfig(Section):
     """The learner."""
 
-    batch_size: Annotated[int, Field(gt=0, le=1_000_000)] = 16
+    batch_size: Annotated[int, Field(gt=0, le=1_000_000)] | Auto = "auto"
     """Columns per update (trajectories of actors.unroll_length steps), of all learners together. Each learner's share
-    is a multiple or a divisor of actors.envs. Table G.1: 32."""
-    passes: Annotated[int, Field(gt=0, le=100)] = 1
-    """Updates made from each batch. More than 1 learns more from each step and adds lag, which V-trace corrects for:
-    worth it if the environment is slow. Paper: 1."""
+    is a multiple or a divisor of actors.envs. Table G.1: 32. `auto`: 4 for each learner, or the nearest that fits."""
+    passes: Annotated[int, Field(gt=0, le=100)] | Auto = "auto"
+    """Times that each batch is learnt from. More than 1 learns more from each step and adds lag. Paper: 1. `auto`: up
+    to 8 times, while the learner would otherwise wait for the actors."""
     device: str = "auto"
     """A torch device such as `cpu` or `cuda:1`. `auto`: the first GPU (with several learners, a GPU each), else the
     CPU."""
@@ -307,7 +325,8 @@ class RunConfig(Section):
     total_seconds: PositiveFloat | None = None
     """Seconds of training after which the run ends, summed over all resumes. null (default): no limit."""
     stop_return: Annotated[float, Field(allow_inf_nan=False)] | None = None
-    """End the run early when the mean return of the last 100 episodes reaches this. null (default): never."""
+    """End the run early when `episode_return`, the mean return of 100 episodes or more, reaches this. null (default):
+    never."""
     seed: Seed = 1
     """Seed of everything random in the run."""
     log_every_seconds: PositiveFloat = 1.0

@@ -20,6 +20,7 @@ from pronk.config.renamed import RenamedKey, rename_keys
 from pronk.config.trees import assign, merged
 from pronk.types import UserError
 
+BEFORE_0_2 = {"network": {"normalise": False, "popart": False}, "env": {"wrappers": []}}
 PRESETS = Path(__file__).parent / "presets"
 XINGTIAN_KEYS = {"alg_para", "env_para", "agent_para", "model_para"}  # sections of XingTian's files; see xingtian.py
 
@@ -68,6 +69,11 @@ def validate(tree: dict[str, Any], source: str = "the configuration") -> Config:
         return Config.model_validate(rename_keys(tree, defaults())[0])
     except ValidationError as error:
         raise UserError(f"{source}: {explain_validation_error(error, Config)}") from None
+
+
+def recorded(tree: dict[str, Any], source: str = "the recorded configuration") -> Config:
+    """Make the configuration of an earlier run. What it does not name did not exist then, so it stays off."""
+    return validate(merged(BEFORE_0_2, tree), source)
 
 
 def defaults() -> dict[str, Any]:

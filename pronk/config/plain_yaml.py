@@ -1,4 +1,4 @@
-"""YAML as people read it: `1e-3` is a number, `12:30` and `010` are not sixties and eights, a key stands once.
+"""YAML as people read it: `1e-3` is a number; no base 60 (`12:30`), no octal (`010`), no duplicate keys.
 
 PyYAML follows YAML 1.1; these are the rules of YAML 1.2's core schema for numbers, for files and overrides alike.
 """
@@ -29,14 +29,12 @@ class Loader(yaml.SafeLoader):
     yaml_implicit_resolvers = _without_numbers(yaml.SafeLoader.yaml_implicit_resolvers)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Refuse a key that stands twice: one of the two would be lost."""
+        """Refuse duplicate keys: one of the two values would be lost."""
         seen = set()
         for key_node, _ in node.value:
             key = self.construct_object(key_node, deep=True)
             if key in seen:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"the key {key!r} stands twice", key_node.start_mark
-                )
+                raise yaml.constructor.ConstructorError(None, None, f"duplicate key {key!r}", key_node.start_mark)
             seen.add(key)
         return super().construct_mapping(node, deep)
 

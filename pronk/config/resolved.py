@@ -15,6 +15,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from pronk.config import plain_yaml
+from pronk.config.automatic import decided
 from pronk.config.config import Config, Document, check_batch
 from pronk.config.cores import available_cores
 from pronk.config.errors import explain_validation_error
@@ -56,6 +57,14 @@ class ResolvedNetwork(NetworkConfig):
 
     separate_value: bool | Auto
     """`auto` where it depends on the observation, which the network sees first."""
+    normalise: bool
+    popart: bool
+
+
+class ResolvedOptimiser(OptimiserConfig):
+    """Gradient -> new weights."""
+
+    learning_rate: float
 
 
 class ResolvedActors(ActorsConfig):
@@ -64,6 +73,8 @@ class ResolvedActors(ActorsConfig):
     count: int
     """Actor processes of this learner."""
     envs: int
+    unroll_length: int
+    slots: int
 
 
 class ResolvedLearner(LearnerConfig):
@@ -90,7 +101,7 @@ class ResolvedConfig(Document):
     env: EnvConfig
     network: ResolvedNetwork
     loss: LossConfig
-    optimiser: OptimiserConfig
+    optimiser: ResolvedOptimiser
     actors: ResolvedActors
     learner: ResolvedLearner
     transport: TransportConfig
@@ -119,6 +130,8 @@ def resolve(config: Config, rank: Rank = ONLY) -> ResolvedConfig:
     Left open are what only shows later: `learner.device` (needs torch), `env.vectorization` (the environment decides)
     and `gateway.max_actors` (depends on the size of an unroll).
     """
+    config = decided(config)
+    assert config.learner.batch_size != "auto"
     if config.learners.count == "auto":  # torchrun or the like said how many, so this was not checked yet
         try:
             check_batch(config.learner.batch_size, rank.count, config.actors.envs)

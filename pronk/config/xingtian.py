@@ -108,14 +108,14 @@ class Source:
         value = self._left.pop(path, default)
         if value is not None and (not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool)):
             wanted = " or ".join(part.__name__ for part in (kind if isinstance(kind, tuple) else (kind,)))
-            raise UserError(f"{path}: {value!r} does not fit: it should be of type {wanted}")
+            raise UserError(f"{path} must be of type {wanted}, got {value!r}")
         return value
 
     def take_count(self, path: str, default: int | None = None) -> Any:
         """A whole number from 1, however it is written."""
         value = self.take(path, default, (int, float))
         if value is not None and (value < 1 or value != int(value)):
-            raise UserError(f"{path}: {value!r} does not fit: a whole number from 1")
+            raise UserError(f"{path} must be a whole number of at least 1, got {value!r}")
         return None if value is None else int(value)
 
     def take_choice(self, path: str, choices: tuple[str, ...], what: str) -> str:
@@ -213,7 +213,7 @@ def first_rate(schedule: Any, path: str) -> float:
     try:
         return float(schedule[0][1])
     except (TypeError, ValueError, LookupError):
-        raise UserError(f"{path}: {schedule!r} does not fit: pairs of a step and a rate, such as [[0, 0.01]]") from None
+        raise UserError(f"{path} must be pairs of a step and a rate, such as [[0, 0.01]], got {schedule!r}") from None
 
 
 def convert_scaling(source: Source) -> None:

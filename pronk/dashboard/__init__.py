@@ -1,9 +1,9 @@
-"""A local web page over run directories. It only reads, so it works during training, after it, and over SSH.
+"""A local web page over run directories. It only reads them, so it works during training, after it, and over SSH.
 
-    runs.py      which runs there are, and how each of them is doing
+    runs.py      a row of the table for each run
     columns.py   lines of metrics as the page draws them
-    answers.py   what the page may ask: one function per question
-    server.py    HTTP on loopback, for the browser of the same user only
+    answers.py   the requests of the page: one function each
+    server.py    HTTP on loopback, for browsers on this machine
     static/      the page itself: plain HTML, CSS and JavaScript, no build step, nothing from elsewhere
 
 It imports no torch, so that it starts at once and takes little from a training on the same machine.

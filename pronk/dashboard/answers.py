@@ -1,6 +1,6 @@
-"""What the page may ask: one function per question, each from a folder of runs to plain data.
+"""The requests of the page: one function each, from a folder of runs to plain data.
 
-A run is asked for by the name that `runs` gave it, never by a path, so nothing outside the folder can be named.
+A run is named as in the table of runs, never by a path, so nothing outside the folder can be requested.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ Question = dict[str, list[str]]  # as `urllib.parse.parse_qs` gives it
 
 
 class Unanswerable(Exception):  # noqa: N818 - reads as what happened
-    """There is nothing of that name here."""
+    """There is no run, curve or clip of that name."""
 
 
 def all_runs(folder: Path, _: Question) -> dict[str, Any]:
-    """The table of runs: those at work first, then the newest."""
+    """Return the table of runs: running ones first, then the newest."""
     found = [{"name": name, **runs.overview(path)} for name, path in runs.find(folder).items()]
     found.sort(key=lambda row: (row["state"] == "running", row["changed"] or 0.0), reverse=True)
     return {"folder": str(folder), "now": time.time(), "runs": found}
 
 
 def one_run(folder: Path, question: Question) -> dict[str, Any]:
-    """All about one run but its curves."""
+    """Return everything about one run except its curves."""
     name, path = asked_for(folder, question)
     run = Run(path)
     return {
@@ -46,6 +46,7 @@ def one_run(folder: Path, question: Question) -> dict[str, Any]:
         "now": time.time(),
         **runs.overview(path),
         "config": {key: as_text(value) for key, value in flat(run.config).items()},
+        "notes": notes(run),
         "lag": run.read_json("lag.json").get("columns"),
         "actors": run.read_json("logs/actors.json"),
         "limit": limit(folder, name, path),
@@ -53,8 +54,15 @@ def one_run(folder: Path, question: Question) -> dict[str, Any]:
     }
 
 
+def notes(run: Run) -> list[dict[str, Any]]:
+    """What the diagnosis found: one message each, and whether it is over."""
+    found = run.read_json("notes.json").get("notes")
+    whole = [note for note in found if isinstance(note, dict)] if isinstance(found, list) else []
+    return [{"message": str(note.get("message", "")), "over": bool(note.get("over"))} for note in whole]
+
+
 def curve(folder: Path, question: Question) -> dict[str, Any]:
-    """Columns of numbers. `after` and `file`: only what came since; `part`: only the last so much of the file."""
+    """Return columns of numbers: all, those since `after` in `file`, or the last `part` of the file."""
     _, path = asked_for(folder, question)
     kind = question.get("kind", ["metrics"])[0]
     if kind not in CURVES:
@@ -75,7 +83,7 @@ def curve(folder: Path, question: Question) -> dict[str, Any]:
 
 
 def difference(folder: Path, question: Question) -> dict[str, Any]:
-    """The keys in which the configurations of several runs differ, and how many are the same in all."""
+    """Return the keys in which the configurations of several runs differ, and how many are equal."""
     known = runs.find(folder)
     names = [name for name in dict.fromkeys(question.get("run", [])) if name in known]
     trees = [flat(Run(known[name]).config) for name in names]
@@ -86,7 +94,7 @@ def difference(folder: Path, question: Question) -> dict[str, Any]:
 
 
 def clip(folder: Path, question: Question) -> tuple[Path, str]:
-    """A video of a run, and its type. One that only points to a file elsewhere is not given out."""
+    """Return a video of a run, and its type. Links to files outside of the run are refused."""
     _, path = asked_for(folder, question)
     name = question.get("clip", [""])[0]
     if name not in {found["name"] for found in clips(path)}:
@@ -95,7 +103,7 @@ def clip(folder: Path, question: Question) -> tuple[Path, str]:
 
 
 def clips(path: Path) -> list[dict[str, Any]]:
-    """The newest first."""
+    """Return the videos of a run, newest first."""
     found = []
     for file in (path / "videos").glob("*"):
         if file.suffix in CLIPS and file.is_file() and file.resolve().is_relative_to(path.resolve()):
@@ -105,7 +113,7 @@ def clips(path: Path) -> list[dict[str, Any]]:
 
 
 def limit(folder: Path, name: str, path: Path) -> dict[str, Any] | None:
-    """What `pronk bench` found this machine can do: for this run, or for another one that would be as fast."""
+    """Return the machine's limit as measured by `pronk bench`: for this run, or for one that does the same work."""
     own = Run(path).read_json("bench.json")
     if number(own.get("limit")) is not None:
         return {**own, "run": name}
@@ -118,13 +126,13 @@ def limit(folder: Path, name: str, path: Path) -> dict[str, Any] | None:
 
 
 def as_fast(one: Path, other: Path) -> bool:
-    """Whether two configurations do the same work."""
+    """Whether two configurations do the same work per step."""
     trees = Run(one).config, Run(other).config
     return all(trees[0].get(part) == trees[1].get(part) for part in WHAT_SPEED_DEPENDS_ON)
 
 
 def asked_for(folder: Path, question: Question) -> tuple[str, Path]:
-    """The run that a question is about."""
+    """Return the run that a question names."""
     name, known = question.get("run", [""])[0], runs.find(folder)
     if name not in known:
         raise Unanswerable(f"there is no run {name!r} in {folder}")
@@ -132,12 +140,12 @@ def asked_for(folder: Path, question: Question) -> tuple[str, Path]:
 
 
 def as_text(value: Any) -> str:
-    """A setting as an override would be written."""
+    """Format a setting as in an override."""
     return value if isinstance(value, str) and value else json.dumps(value, default=str)
 
 
 def whole_number(question: Question, name: str, default: int = 0) -> int:
-    """A number in a question; the default where it is none."""
+    """Return an integer of a question, or the default."""
     try:
         return int(question[name][0][:20])
     except (KeyError, ValueError):
@@ -145,7 +153,7 @@ def whole_number(question: Question, name: str, default: int = 0) -> int:
 
 
 def float_number(question: Question, name: str, default: float) -> float:
-    """Likewise."""
+    """Return a finite float of a question, or the default."""
     try:
         value = float(question[name][0])
     except (KeyError, ValueError):

@@ -7,7 +7,7 @@ from typing import Any
 
 
 def columns(lines: list[dict[str, Any]]) -> dict[str, list[float | int | None]]:
-    """A list per name, with None where a line has no number of that name: shorter than the lines, and ready to draw."""
+    """Return a list of numbers for each name, with None where a line has none."""
     names = dict.fromkeys(name for line in lines for name, value in line.items() if number(value) is not None)
     return {name: [number(line.get(name)) for line in lines] for name in names}
 

@@ -56,7 +56,9 @@ class Server(ThreadingHTTPServer):
         except (OSError, OverflowError) as error:
             if port is not None:
                 reason = getattr(error, "strerror", None) or "ports go from 1 to 65535"
-                raise UserError(f"--port: cannot listen on {port}: {reason}; leave it out for a free one") from None
+                raise UserError(
+                    f"cannot listen on port {port}: {reason}; without a port, a free one is taken"
+                ) from None
             super().__init__((LOOPBACK, 0), Handler)
 
     @property
@@ -65,7 +67,7 @@ class Server(ThreadingHTTPServer):
         return f"http://{LOOPBACK}:{self.server_port}/"
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A browser that goes away in the middle of an answer is nothing to talk about."""
+        """Ignore browsers that disconnect in the middle of a reply."""
         if not isinstance(sys.exception(), ConnectionError | TimeoutError):
             super().handle_error(request, client_address)
 
@@ -79,7 +81,7 @@ class Handler(BaseHTTPRequestHandler):
     timeout = 60  # seconds of silence after which a kept connection is closed
 
     def do_GET(self) -> None:
-        """Answer, or say in one line why not."""
+        """Reply, or refuse with one line that says why."""
         if not self._is_for_us():
             return self._refuse(HTTPStatus.FORBIDDEN, "this page is for the browser on this machine only")
         parts = urlsplit(self.path)
@@ -98,7 +100,10 @@ class Handler(BaseHTTPRequestHandler):
     do_HEAD = do_GET  # noqa: N815
 
     def _is_for_us(self) -> bool:
-        """Any port will do: an SSH tunnel may use another one. A page elsewhere may link here, but not read."""
+        """Check the host name; any port is allowed, since an SSH tunnel may use another one.
+
+        A page of another site may link here, but not read.
+        """
         host = self.headers.get("Host", "")
         loopback = re.fullmatch(r"(localhost|127\.0\.0\.1|\[::1\])(:\d+)?", host, re.IGNORECASE) is not None
         site, kind = self.headers.get("Sec-Fetch-Site", "none"), self.headers.get("Sec-Fetch-Mode", "navigate")
@@ -116,7 +121,7 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(content)
 
     def _send_file(self, path: Path, kind: str) -> None:
-        """Whole or a range of it: browsers ask for ranges to jump in a video."""
+        """Send the file or a range of it: browsers request ranges to seek in a video."""
         try:
             file = open(path, "rb")  # noqa: SIM115 - closed by the `with` below
         except OSError:
@@ -146,7 +151,7 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """The standard library's own refusals: a method that is not GET, a line that is not HTTP."""
+        """Called by the standard library: a method that is not GET, a line that is not HTTP."""
         if code == HTTPStatus.NOT_IMPLEMENTED:
             code, message = HTTPStatus.METHOD_NOT_ALLOWED, "this page is only for reading"
         self.close_connection = True
@@ -157,21 +162,21 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def log_message(self, format: str, *arguments: Any) -> None:
-        """Nothing: a line per poll would bury the address."""
+        """Log nothing: the page polls every second."""
 
 
 def copy(source: BinaryIO, target: Any, count: int) -> None:
-    """So many bytes, or fewer if the file has become shorter."""
+    """Copy `count` bytes, or fewer if the file has become shorter."""
     while count > 0 and (part := source.read(min(count, 64 * 1024))):
         target.write(part)
         count -= len(part)
 
 
 def open_folder(folder: Path, port: int | None = None) -> Server:
-    """A server for a folder that is there."""
+    """Return a server for an existing folder. Raises `UserError` if there is none."""
     if not folder.exists():
         hint = "; start a run with `pronk train cartpole`" if folder == Path("runs") else ""
-        raise UserError(f"DIR: there is no folder {folder}{hint}")
+        raise UserError(f"there is no folder {folder}{hint}")
     if not folder.is_dir():
-        raise UserError(f"DIR: {folder} is a file; give the folder that the runs are in")
+        raise UserError(f"{folder} is a file; name the folder of the runs")
     return Server(folder, port)

@@ -99,6 +99,8 @@ def check_single(env: Any, config: EnvConfig) -> None:
         raise UserError(
             f"env.id: {config.id} made a {type(env).__name__} without {', '.join(missing)}; expected a gymnasium.Env"
         )
+    if not isinstance(env.observation_space, gym.Space):
+        raise old_api(env, "its observation_space is not one of Gymnasium's")
 
 
 def old_api(env: Any, sign: str) -> UserError:

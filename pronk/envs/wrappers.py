@@ -54,7 +54,7 @@ def apply(env: gym.Env, name: str, value: Any) -> gym.Env:
         raise UserError(
             f"env.wrappers: {name} failed: {' '.join(str(error).split()) or type(error).__name__}"
         ) from None
-    if not isinstance(made, gym.Env):
+    if made is not env and not isinstance(made, gym.Env):
         raise UserError(f"env.wrappers: {name} made a {type(made).__name__}; expected a gymnasium.Wrapper")
     return made
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from pronk.config import ResolvedConfig, resolve, validate
+from pronk.config import ResolvedConfig, recorded, resolve
 from pronk.config.named import import_extra
 from pronk.config.resolved import evaluation_envs
 from pronk.envs import make_env
@@ -57,11 +57,11 @@ def evaluate(
 ) -> Evaluation:
     """Play `episodes` whole episodes with a run's newest (or best) checkpoint."""
     if episodes < 1:
-        raise UserError(f"--episodes: {episodes} does not fit: at least 1")
+        raise UserError(f"episodes must be at least 1, got {episodes}")
     if seed < 0:
-        raise UserError(f"--seed: {seed} does not fit: at least 0")
+        raise UserError(f"seed must be at least 0, got {seed}")
     state = checkpoint_of(find_run(str(run)), best)
-    config = resolve(validate(state["config"]))
+    config = resolve(recorded(state["config"]))
     torch.set_num_threads(1)
     count = how_many_envs(config, episodes)
     policy_seed, env_seeds = evaluation_seeds(seed, count)
@@ -128,7 +128,7 @@ def load(run: str | Path, *, deterministic: bool = False, best: bool = False, se
     """The policy of a run, or of a .safetensors file that `pronk export` wrote, ready to act."""
     is_file = str(run).endswith(".safetensors")
     state = read_safetensors(Path(run)) if is_file else checkpoint_of(find_run(str(run)), best)
-    return Player(resolve(validate(state["config"])), state, deterministic, seed)
+    return Player(resolve(recorded(state["config"])), state, deterministic, seed)
 
 
 def read_safetensors(path: Path) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import torch
 
 from pronk import __version__
-from pronk.config import ResolvedConfig, resolve, validate
+from pronk.config import ResolvedConfig, recorded, resolve
 from pronk.config.named import find
 from pronk.envs import make_env
 from pronk.envs.last_inputs import LastInputs
@@ -54,7 +54,7 @@ def export(run: str | Path, to: str = "onnx", out: str | Path | None = None, *, 
     make_format = find("export format", to, FORMATS)
     directory = find_run(str(run))
     state = checkpoint_of(directory, best)
-    config = resolve(validate(state["config"]))
+    config = resolve(recorded(state["config"]))
     torch.set_num_threads(1)
     if config.env.vectorization == "async":  # a few environments for a moment need no processes
         config = config.replace({"env.vectorization": "sync"})

@@ -37,7 +37,7 @@ class Loss(Protocol):
         ...
 
 
-TABLE = {"impala": "pronk.losses.impala:ImpalaLoss"}
+TABLE = {"impala": "pronk.losses.impala:ImpalaLoss", "appo": "pronk.losses.appo:AppoLoss"}
 
 
 def make_loss(config: LossConfig) -> Loss:

@@ -45,7 +45,7 @@ class ImpalaLoss:
         discount = self._config.discount * batch.discount
         estimate = value.estimate.detach()
         targets = self._correct(log_rho, discount, reward, estimate[:-1], estimate[-1], **self._bars)
-        value.observe(targets.value, batch.valid)
+        value.observe(targets.value, targets.advantage, batch.valid)
 
         counts = batch.valid.to(estimate.dtype)
         weight = 1.0 / counts.sum().clamp(min=1.0) if self._config.reduction == "mean" else 1.0

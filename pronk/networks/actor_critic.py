@@ -17,9 +17,12 @@ from pronk.networks.base import Network, Output
 from pronk.networks.codes import Codes
 from pronk.networks.cores import Core, make_core
 from pronk.networks.heads import ValueHead, policy_head
+from pronk.networks.hl_gauss import HistogramHead
 from pronk.networks.images import Compact, Deep, Nature, OptCnn, Shallow, Small
+from pronk.networks.normalising import ObservationNormaliser
+from pronk.networks.popart import PopArtHead
 from pronk.networks.torsos import Mlp, Torso
-from pronk.types import EnvSpec, Tree, Value, leaves, map_tree
+from pronk.types import EnvSpec, Tree, Unroll, Value, leaves, map_tree
 
 TORSOS: dict[str, Callable[[Tree, NetworkConfig], Torso]] = {
     "auto": auto,
@@ -44,17 +47,20 @@ class ActorCritic(Network):
         self._value_torso = make_torso(seen, config) if has_separate_value(seen, config) else None
         self._core: Core = make_core(self._torso.size, config)
         self._policy_head = policy_head(self._core.size, spec.action)
-        self._value_head = ValueHead(self._core.size)
+        self._value_head = value_head(self._core.size, len(spec.tasks), config)
+        self._normaliser = ObservationNormaliser(seen if config.normalise is True else {})
         self.state_spec = self._core.state_spec
 
     def forward(self, observation: Tree, first: Tensor, state: Tree) -> Output:
         """See `Network.forward`."""
+        observation = self._normaliser(without_mask(observation))
         features, state = self._core(self._features(self._torso, observation), first, state)
         value_features = self._features(self._value_torso, observation) if self._value_torso else features
         return Output(self._policy_head(features), self._value_head(value_features), state)
 
     def policy(self, observation: Tree, first: Tensor, state: Tree) -> tuple[Tensor, Tree]:
         """Without the value and its torso."""
+        observation = self._normaliser(without_mask(observation))
         features, state = self._core(self._features(self._torso, observation), first, state)
         return self._policy_head(features), state
 
@@ -62,9 +68,14 @@ class ActorCritic(Network):
         """See `Network.value`. How values are represented is the value head's business."""
         return self._value_head.value(raw, task)
 
+    def observe(self, batch: Unroll) -> None:
+        """See `Network.observe`."""
+        acted_on = map_tree(lambda array: array[:-1], without_mask(batch.observation))
+        self._normaliser.observe(acted_on, batch.valid)
+
     def _features(self, torso: Torso, observation: Tree) -> Tensor:
         """[T, B, ...] -> [T, B, F]."""
-        folded = map_tree(lambda array: array.flatten(0, 1), without_mask(observation))
+        folded = map_tree(lambda array: array.flatten(0, 1), observation)
         features = torso(folded)
         return features.unflatten(0, self._leading(observation))
 
@@ -80,6 +91,13 @@ def without_mask(observation: Tree) -> Tree:
     if not isinstance(observation, dict):
         return observation
     return {key: part for key, part in observation.items() if key != "action_mask"}
+
+
+def value_head(inputs: int, tasks: int, config: NetworkConfig) -> ValueHead | PopArtHead:
+    """Make the configured value head."""
+    if config.value == "hl_gauss":
+        return HistogramHead(inputs, tasks)
+    return PopArtHead(inputs, tasks) if config.popart is True else ValueHead(inputs)
 
 
 def has_separate_value(specs: Tree, config: NetworkConfig) -> bool:

@@ -14,7 +14,7 @@ from pronk.networks.images import Small, in_unit_range
 from pronk.types import ArraySpec
 
 CODES = 256  # what a byte can hold: the spaces of such grids say 0..255, whatever is in them
-WIDTH = 16  # of a code's vector
+WIDTH = 8  # of a code's vector
 
 
 class Codes(Small):

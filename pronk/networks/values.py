@@ -21,5 +21,5 @@ class PlainValue:
         """The advantage as it is."""
         return advantage
 
-    def observe(self, target: Tensor, valid: Tensor) -> None:
+    def observe(self, target: Tensor, advantage: Tensor, valid: Tensor) -> None:
         """Nothing to keep."""

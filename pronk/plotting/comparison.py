@@ -1,7 +1,6 @@
-"""Which runs belong together, and what tells the others apart.
+"""Groups runs for comparison: runs whose settings differ only by seed are one group.
 
-Runs whose settings differ only by seed are one group. A group is called after what differs between the groups, not
-after its directories.
+A group is named after the settings in which the groups differ, not after its directories.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ class Group:
     runs: tuple[Run, ...]
     environment: str
     label: str
-    """What tells it from the other groups of its environment; empty where there is none."""
+    """The settings in which it differs from other groups of its environment; empty if it is the only one."""
     hidden: int = 0
-    """How many more settings differ than the label says."""
+    """How many differing settings the label leaves out."""
 
 
 def group_runs(runs: Sequence[Run]) -> list[Group]:
@@ -38,7 +37,7 @@ def group_runs(runs: Sequence[Run]) -> list[Group]:
     groups = list(together.values())
     environments = distinct_environments([group[0] for group in groups])
     differing = differing_keys(groups, environments)
-    chosen = telling(groups, environments, differing)
+    chosen = distinguishing(groups, environments, differing)
     return [
         Group(tuple(group), environment, label_of(group[0], chosen, differing), len(differing) - len(chosen))
         for group, environment in zip(groups, environments, strict=True)
@@ -46,7 +45,7 @@ def group_runs(runs: Sequence[Run]) -> list[Group]:
 
 
 def compared(run: Run) -> dict[str, Any]:
-    """The settings that make a run another experiment."""
+    """Return the settings that make a run another experiment."""
     return {key: value for key, value in run.settings.items() if key not in NOT_COMPARED}
 
 
@@ -58,7 +57,7 @@ def differences(runs: Sequence[Run]) -> dict[str, list[Any]]:
 
 
 def distinct_environments(runs: Sequence[Run]) -> list[str]:
-    """What each run plays, in one word; more where that does not tell them apart."""
+    """Return a name for what each run plays; with details where the names would be equal."""
     keys = {run: {k: v for k, v in run.settings.items() if is_environment(k)} for run in runs}
     names: dict[str, list[dict[str, Any]]] = {}
     for run in runs:
@@ -69,8 +68,8 @@ def distinct_environments(runs: Sequence[Run]) -> list[str]:
     for run in runs:
         name = environment_of(run)
         different = {k: v for k, v in keys[run].items() if any(kind.get(k, MISSING) != v for kind in names[name])}
-        told = " ".join(f"{key.rpartition('.')[2]}={shown(value)}" for key, value in different.items())
-        answer.append(f"{name} {told}".strip())
+        details = " ".join(f"{key.rpartition('.')[2]}={shown(value)}" for key, value in different.items())
+        answer.append(f"{name} {details}".strip())
     return answer
 
 
@@ -80,12 +79,12 @@ def environment_of(run: Run) -> str:
 
 
 def is_environment(key: str) -> bool:
-    """Whether it says what is played, and not how."""
+    """Whether a key says what is played, not how."""
     return any(key == one or key.startswith(f"{one}.") for one in ENVIRONMENT)
 
 
 def differing_keys(groups: Sequence[Sequence[Run]], environments: Sequence[str]) -> list[str]:
-    """Keys that differ between groups that play the same."""
+    """Return the keys that differ between groups of the same environment."""
     keys: dict[str, None] = {}
     for environment in dict.fromkeys(environments):
         rivals = [group[0] for group, played in zip(groups, environments, strict=True) if played == environment]
@@ -93,8 +92,8 @@ def differing_keys(groups: Sequence[Sequence[Run]], environments: Sequence[str])
     return [key for key in keys if key not in NOT_COMPARED and not is_environment(key)]
 
 
-def telling(groups: Sequence[Sequence[Run]], environments: Sequence[str], keys: list[str]) -> list[str]:
-    """All differing keys, if they are few; else as few of them as keep the groups apart."""
+def distinguishing(groups: Sequence[Sequence[Run]], environments: Sequence[str], keys: list[str]) -> list[str]:
+    """Return all differing keys, if they are few; else as few as needed to distinguish the groups."""
     if len(keys) <= MOST_KEYS:
         return keys
 

@@ -117,19 +117,19 @@ STYLE = {
 
 
 def styled() -> contextlib.AbstractContextManager[None]:
-    """While figures are drawn or saved: our style, whatever the user's own settings of matplotlib are."""
+    """Use our style while figures are drawn or saved, whatever matplotlib is configured to."""
     from matplotlib import rc_context
 
     return rc_context(STYLE)  # type: ignore[arg-type]  # its keys are a long list of literals
 
 
 def panel_of(name: str, groups: list[Group]) -> Panel:
-    """A panel by its short name, or any metric by its own."""
+    """Return a panel by its short name, or by the name of any metric."""
     known = {metric for group in groups for run in group.runs for metric in (*run.metrics[0], *run.last)}
     panel = PANELS.get(name, Panel(name, name.replace("_", " ").capitalize()))
     if panel.metric not in known:
         choices = [*PANELS, *sorted(known - {panel.metric for panel in PANELS.values()} - set(AXES.values()))]
-        raise UserError(f"--only: no metric {name!r}{nearest(name, choices)}; there are {', '.join(choices)}")
+        raise UserError(f"no metric {name!r}{nearest(name, choices)}; there are {', '.join(choices)}")
     return panel
 
 
@@ -149,7 +149,7 @@ def side_by_side(figure: Figure, count: int, columns: int) -> list[Axes]:
 
 
 def styles(groups: list[Group]) -> dict[str, dict[str, Any]]:
-    """A look for each label, the same in every panel."""
+    """Return a style for each label, the same in every panel."""
     labels = dict.fromkeys(group.label for group in groups)
     return {
         label: {
@@ -162,7 +162,7 @@ def styles(groups: list[Group]) -> dict[str, dict[str, Any]]:
 
 
 def unit_of(groups: list[Group], x: str) -> tuple[float, str]:
-    """What the horizontal axis counts in: (1e6, "million steps")."""
+    """Return the scale and the name of the horizontal axis, such as (1e6, "million steps")."""
     end = max((run.last.get(AXES[x]) or 0 for group in groups for run in group.runs), default=0)
     if x == "time":
         return next((unit for unit in TIMES if end >= 2 * unit[0]), TIMES[-1])
@@ -213,13 +213,13 @@ def fill(
 
 
 def evaluations_of(group: Group, x: str, scale: float = 1.0) -> list[Curve]:
-    """The mean returns of evaluations, of each seed that was evaluated."""
+    """Return the curves of evaluations, one for each seed that was evaluated."""
     curves = [curve_of(run.evaluations, AXES[x], "mean") for run in group.runs]
     return [(places / scale, means) for places, means in curves if len(places)]
 
 
 def mark_evaluations(axis: Axes, curves: list[Curve], look: dict[str, Any]) -> None:
-    """Hollow marks for the evaluations of every seed, and a thin dashed line: through one's own, or the mean of all."""
+    """Draw hollow marks for the evaluations of every seed, and a thin dashed line through their mean."""
     if not curves:
         return
     style = {**EVALUATED, "color": look["color"], "zorder": 3}
@@ -234,7 +234,7 @@ def mark_evaluations(axis: Axes, curves: list[Curve], look: dict[str, Any]) -> N
 
 
 def goal_line(axis: Axes, groups: list[Group]) -> None:
-    """Where training stops, if all of them stop at the same return."""
+    """Draw the return at which training stops, if it is the same for all runs."""
     goals = {run.settings.get("run.stop_return") for group in groups for run in group.runs}
     goal: Any = goals.pop() if len(goals) == 1 else None
     if not is_number(goal):
@@ -262,8 +262,8 @@ def heading(figure: Figure, groups: list[Group], options: Options, panels: list[
     handles = [Line2D([], [], **looks[label], label=name.strip(), markersize=4.5) for label, name in names.items()]
     if evaluated:
         colour = looks[groups[0].label]["color"] if len(looks) == 1 else "#444444"
-        told = "evaluations of each seed, and their mean" if evaluated > 1 else "evaluations"
-        handles.append(Line2D([], [], **{"marker": "o", "color": colour, **EVALUATED}, label=told))
+        label = "evaluations of each seed, and their mean" if evaluated > 1 else "evaluations"
+        handles.append(Line2D([], [], **{"marker": "o", "color": colour, **EVALUATED}, label=label))
     if len(handles) > 1 or names[groups[0].label].strip():
         longest = max(len(str(handle.get_label())) for handle in handles)
         columns = max(1, min(len(handles), math.floor(110 / (longest + 8))))
@@ -271,11 +271,11 @@ def heading(figure: Figure, groups: list[Group], options: Options, panels: list[
 
 
 def seeds(groups: list[Group], label: str, band: str) -> str:
-    """How many runs a line is the mean of."""
+    """Say how many runs a line is the mean of."""
     counts = {len(group.runs) for group in groups if group.label == label}
     if counts == {1}:
         return ""
-    told = f"{min(counts)} to {max(counts)}" if len(counts) > 1 else str(max(counts))
+    count = f"{min(counts)} to {max(counts)}" if len(counts) > 1 else str(max(counts))
     if label:
-        return f"  ({told} seeds)"
-    return f"mean and {'range' if band == 'range' else 'standard deviation'} of {told} seeds"
+        return f"  ({count} seeds)"
+    return f"mean and {'range' if band == 'range' else 'standard deviation'} of {count} seeds"

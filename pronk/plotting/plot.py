@@ -41,7 +41,7 @@ def plot(
     title: str | None = None,
     labels: Sequence[str] = (),
 ) -> Plot:
-    """Draw the learning curves of runs into a file: PNG, SVG, PDF or a page of HTML, by its ending.
+    """Draw the learning curves of runs into a file: PNG, SVG, PDF or HTML, by its suffix.
 
     A directory that is not a run stands for all the runs in it. `only` names the panels (see PANELS; any other metric
     of metrics.jsonl works too), `labels` the groups in their order. Without `out`, plot.png goes into the run's
@@ -64,43 +64,45 @@ def plot(
         if run.state == "running" and "env_steps" in run.last
     ]
     if any(group.hidden for group in groups):
-        notes.append(f"the groups differ in {groups[0].hidden} more settings than the labels say; --label names them")
+        notes.append(
+            f"the groups differ in {groups[0].hidden} more settings than the labels show; name them with labels"
+        )
     save(draw(groups, options), path, groups)
     return Plot(path, groups, notes)
 
 
 def check_options(options: Options) -> None:
-    """Mistakes that can be told before anything is read."""
-    for name, value, choices in (("--x", options.x, tuple(AXES)), ("--band", options.band, BANDS)):
+    """Raise on wrong options, before anything is read."""
+    for name, value, choices in (("x", options.x, tuple(AXES)), ("band", options.band, BANDS)):
         if value not in choices:
-            raise UserError(f"{name}: {value!r} is not one of {', '.join(choices)}{nearest(value, choices)}")
+            raise UserError(f"{name} must be one of {', '.join(choices)}, got {value!r}{nearest(value, choices)}")
     if options.smooth is not None and not 0 <= options.smooth <= 0.5:
-        raise UserError(f"--smooth: {options.smooth:g} does not fit: a share of the axis, from 0 to 0.5")
+        raise UserError(f"smooth must be a share of the axis from 0 to 0.5, got {options.smooth:g}")
 
 
 def check_path(path: Path) -> None:
-    """An ending that can be written, in a folder that is there."""
+    """Raise unless the format is known and the folder exists."""
     ending = path.suffix.lower().lstrip(".")
     if ending not in FORMATS:
-        raise UserError(f"--out: {str(path)!r} does not end in {', '.join('.' + one for one in FORMATS)}")
+        raise UserError(f"cannot write {path}: its name must end in {', '.join('.' + one for one in FORMATS)}")
     if not path.parent.is_dir():
-        raise UserError(f"--out: there is no directory {path.parent}")
+        raise UserError(f"cannot write {path}: there is no directory {path.parent}")
 
 
 def renamed(groups: list[Group], labels: Sequence[str]) -> list[Group]:
-    """The groups with the user's own names for them."""
+    """Return the groups under the user's labels."""
     if not labels:
         return groups
     kinds = list(dict.fromkeys(group.label for group in groups))
     if len(labels) != len(kinds):
-        told = "; ".join(f"{kind or 'all runs'}" for kind in kinds)
-        raise UserError(f"--label: {len(labels)} given for {len(kinds)} groups: {told}")
-    names = dict(zip(kinds, labels, strict=True))
-    return [Group(group.runs, group.environment, names[group.label]) for group in groups]
+        names = "; ".join(kind or "all runs" for kind in kinds)
+        raise UserError(f"give a label for each of the {len(kinds)} groups ({names}), got {len(labels)}")
+    renaming = dict(zip(kinds, labels, strict=True))
+    return [Group(group.runs, group.environment, renaming[group.label]) for group in groups]
 
 
 def save(figure: Figure, path: Path, groups: list[Group]) -> None:
-    """Write the file, in the format of its ending."""
+    """Write the figure in the format of the file's suffix."""
     ending = path.suffix.lower().lstrip(".")
     buffer = io.BytesIO()
     dates = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}  # the same runs give the same file
@@ -115,7 +117,7 @@ def save(figure: Figure, path: Path, groups: list[Group]) -> None:
 
 
 def page(picture: str, groups: list[Group]) -> bytes:
-    """A page that needs nothing else: the picture as SVG, and the figures behind it as a table."""
+    """Return a self-contained HTML page: the picture as SVG, and a table of the runs."""
     rows = "".join(
         f"<tr><td>{html.escape(group.environment)}</td><td>{html.escape(group.label)}</td>"
         f"<td>{html.escape(run.name)}</td><td>{html.escape(run.state)}</td>"
@@ -145,7 +147,7 @@ th, td { text-align: left; padding: .25rem .5rem; border-bottom: 1px solid #ddd 
 
 
 def figures_of(run: Run) -> list[str]:
-    """The numbers of a run's row."""
+    """Return the numbers in a run's row of the table."""
     row = run.overview()
     rate = row["steps_per_second"]
     returns = [return_text(row["best_return"]), return_text(row["last_return"])]

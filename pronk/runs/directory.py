@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pronk.config import Config, read_yaml, validate
+from pronk.config import Config, read_yaml, recorded
 from pronk.runs.atomic import write_atomically
 from pronk.runs.checkpoint import Checkpoints
 from pronk.runs.json_lines import plain
@@ -41,7 +41,6 @@ class RunDirectory:
         self.evaluations = path / "eval.jsonl"
         self.lag = path / "lag.json"
         self.notes = path / "notes.json"
-        self.bench = path / "bench.json"
         self.summary = path / "summary.json"
         self.config = path / "config.yaml"
 
@@ -77,7 +76,7 @@ class RunDirectory:
 
     def load_config(self) -> Config:
         """The configuration the run was made with."""
-        return validate(read_yaml(self.config), str(self.config))
+        return recorded(read_yaml(self.config), str(self.config))
 
     def write_summary(self, summary: dict[str, Any]) -> None:
         numbers = {name: plain(value) for name, value in summary.items()}

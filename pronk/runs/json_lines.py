@@ -1,8 +1,8 @@
-"""Reads metrics.jsonl and eval.jsonl, however long they are, without reading a long one whole.
+"""Reads metrics.jsonl and eval.jsonl, however long they are.
 
-A short stretch is read line by line. Of a long one, evenly spaced places are looked at and the first whole line after
-each is taken: ten million lines open as fast as a thousand. Whoever follows a growing file says how far they have read
-and gets what came since. Lines that are torn or foreign are passed over. `sinks/jsonl.py` writes them.
+A short file is read completely. Of a long one, the first complete line after each of many evenly spaced positions is
+read: ten million lines open as fast as a thousand. `follow` reads what was appended since the last time. Lines that are
+torn or not JSON objects are skipped. `sinks/jsonl.py` writes the files.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 T = TypeVar("T")
-READ_WHOLE = 1024  # bytes for each point asked for: a stretch up to this long is read whole
+READ_WHOLE = 1024  # bytes per line asked for: up to this length, everything is read
 GLANCE = 4 * 1024  # bytes read at one place; a line of metrics has about 450
-LONGEST_LINE = 1024 * 1024  # bytes; a file without line ends for longer is none of ours
+LONGEST_LINE = 1024 * 1024  # bytes; longer lines: not a metrics file
 
 
 class Stretch(NamedTuple):
@@ -24,9 +24,9 @@ class Stretch(NamedTuple):
 
     lines: list[dict[str, Any]]
     end: int
-    """Where the last whole line ends: what to read on from."""
+    """Where the last complete line ends: where to continue."""
     file: int
-    """Tells a file from one that took its place: a resumed run rewrites its metrics."""
+    """Inode: changes when the file is replaced, as a resumed run does with its metrics."""
     sampled: bool
     """Whether lines were left out."""
 
@@ -35,9 +35,9 @@ NOTHING = Stretch([], 0, 0, False)
 
 
 def read(path: Path, points: int, start: int = 0, whole: int = 0) -> Stretch:
-    """At most about `points` lines between `start` and the end of the file, the first and the last among them.
+    """Return about `points` lines between `start` and the end of the file, the first and the last among them.
 
-    Of a stretch that has at most `whole` bytes no line is left out, however many there are.
+    If there are at most `whole` bytes, all lines are returned.
     """
     try:
         with open(path, "rb", buffering=0) as file:
@@ -54,7 +54,7 @@ def read(path: Path, points: int, start: int = 0, whole: int = 0) -> Stretch:
 
 
 def read_all(path: Path) -> list[dict[str, Any]]:
-    """Every line; for files that are never long."""
+    """Return every line; for files that are never long."""
     try:
         return parse_all(whole_lines(path.read_bytes(), from_start=True))
     except OSError:
@@ -62,7 +62,7 @@ def read_all(path: Path) -> list[dict[str, Any]]:
 
 
 def follow(path: Path, points: int, file: int, after: int) -> tuple[Stretch, bool]:
-    """What came since `after`, and whether that goes on from there: not if the file was rewritten meanwhile."""
+    """Return what was appended since `after`, and True; or the whole file and False, if it was rewritten meanwhile."""
     try:
         status = path.stat()
     except OSError:
@@ -72,7 +72,7 @@ def follow(path: Path, points: int, file: int, after: int) -> tuple[Stretch, boo
 
 
 def share(path: Path, part: float) -> int:
-    """Where the last `part` of a file begins, at a line's beginning."""
+    """Return where the last `part` (0 to 1) of a file begins, at the start of a line."""
     try:
         with open(path, "rb", buffering=0) as file:
             return line_after(file, int(os.fstat(file.fileno()).st_size * (1 - part)))[0]
@@ -81,7 +81,7 @@ def share(path: Path, part: float) -> int:
 
 
 def last(path: Path) -> dict[str, Any] | None:
-    """The last line that can be read."""
+    """Return the last line that can be read, or None."""
     try:
         with open(path, "rb", buffering=0) as file:
             return last_between(file, 0, os.fstat(file.fileno()).st_size)
@@ -90,7 +90,7 @@ def last(path: Path) -> dict[str, Any] | None:
 
 
 def glance(file: BinaryIO, points: int, start: int, end: int) -> list[dict[str, Any]]:
-    """The first whole line after each of evenly spaced places, and the last line of all."""
+    """Return the first complete line after each of evenly spaced positions, and the last line."""
     lines, seen = [], -1
     for number in range(points):
         at, text = line_after(file, start + (end - start) * number // points)
@@ -105,7 +105,7 @@ def glance(file: BinaryIO, points: int, start: int, end: int) -> list[dict[str, 
 
 
 def last_between(file: BinaryIO, start: int, end: int) -> dict[str, Any] | None:
-    """The last line that can be read, looked for from the end; `start` is where a line begins."""
+    """Return the last readable line between two positions; `start` is where a line begins."""
     length = GLANCE
     while True:
         begin = max(start, end - length)
@@ -118,7 +118,7 @@ def last_between(file: BinaryIO, start: int, end: int) -> dict[str, Any] | None:
 
 
 def line_after(file: BinaryIO, place: int) -> tuple[int, bytes]:
-    """The first line that begins at or after a place: where, and what it says. Nearly always a single small read."""
+    """Return position and text of the first line that begins at or after `place`. Usually one small read."""
     before = max(0, place - 1)  # the end of a line may stand just before the place
     file.seek(before)
     text, found = b"", 0
@@ -131,7 +131,7 @@ def line_after(file: BinaryIO, place: int) -> tuple[int, bytes]:
 
 
 def last_line_end(file: BinaryIO, start: int, size: int) -> int:
-    """Where the last whole line ends; what follows it is still being written, or torn."""
+    """Return where the last complete line ends; what follows is still being written, or torn."""
     end = size
     while end > start and size - end < LONGEST_LINE:
         begin = max(start, end - GLANCE)
@@ -144,7 +144,7 @@ def last_line_end(file: BinaryIO, start: int, size: int) -> int:
 
 
 def read_exactly(file: BinaryIO, count: int) -> bytes:
-    """An unbuffered file may give less than is asked for."""
+    """Read `count` bytes; an unbuffered file may return less at a time."""
     parts = []
     while count > 0 and (part := file.read(count)):
         parts.append(part)
@@ -153,18 +153,18 @@ def read_exactly(file: BinaryIO, count: int) -> bytes:
 
 
 def whole_lines(text: bytes, from_start: bool) -> bytes:
-    """Without the rest of a line at the beginning, and without a torn one at the end."""
+    """Drop an incomplete line at the end, and, unless `from_start`, the one at the beginning."""
     text = text[: text.rfind(b"\n") + 1]
     return text if from_start else text.partition(b"\n")[2]
 
 
 def parse_all(text: bytes) -> list[dict[str, Any]]:
-    """The objects in lines of JSON."""
+    """Return the objects in lines of JSON."""
     return [line for part in text.split(b"\n") if part and (line := parse(part)) is not None]
 
 
 def parse(text: bytes) -> dict[str, Any] | None:
-    """One object, or None where there is none."""
+    """Return one object, or None."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
@@ -181,10 +181,10 @@ def thinned(items: list[T], points: int) -> list[T]:
 
 
 def as_json(line: dict[str, Any]) -> str:
-    """A line of the file."""
+    """Format a line of the file."""
     return json.dumps({name: plain(value) for name, value in line.items()}) + "\n"
 
 
 def plain(value: Any) -> Any:
-    """JSON has no NaN or infinity."""
+    """Replace NaN and infinity by None: JSON has neither."""
     return None if isinstance(value, float) and not math.isfinite(value) else value

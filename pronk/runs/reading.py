@@ -19,7 +19,7 @@ from typing import Any
 
 import yaml
 
-from pronk.config import Config, plain_yaml
+from pronk.config import Config, plain_yaml, read_yaml
 from pronk.config.errors import nearest
 from pronk.config.renamed import rename_keys
 from pronk.config.trees import flat
@@ -53,9 +53,13 @@ class Run:
 
     @cached_property
     def settings(self) -> dict[str, Any]:
-        """`section.key` -> value, under today's names, with today's defaults for keys that the run does not have."""
+        """`section.key` -> value, under today's names, with today's defaults for keys that the run does not have.
+
+        Raises `UserError` where config.yaml cannot be read.
+        """
         defaults = default_config()
-        return {**flat(defaults), **flat(rename_keys(self.config, defaults)[0])}
+        tree = self.config or read_yaml(self.path / "config.yaml")
+        return {**flat(defaults), **flat(rename_keys(tree, defaults)[0])}
 
     @cached_property
     def metrics(self) -> list[dict[str, Any]]:

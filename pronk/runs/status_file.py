@@ -1,4 +1,4 @@
-"""Small files that say how things stand right now: whoever reads one finds it whole."""
+"""Small files with the current state of something. A reader never sees a half-written one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def write_status(path: Path, status: dict[str, Any]) -> None:
-    """Aside, then renamed. Not synced: after a power cut it is worth nothing."""
+    """Write to another name, then rename. Not synced: after a power cut it is worth nothing."""
     aside = path.with_suffix(".tmp")
     try:
         aside.write_text(json.dumps(status) + "\n", encoding="utf-8")

@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pronk.config import validate
+from pronk.config import recorded
 from pronk.config.named import import_extra
 from pronk.runs.reading import Run
 from pronk.sharing.card import card
@@ -79,7 +79,7 @@ def gather(directory: RunDirectory, folder: Path, name: str, best: bool, episode
     from pronk.runs.atomic import write_atomically
 
     state = checkpoint_of(directory, best)
-    config = validate(state["config"])
+    config = recorded(state["config"])
     environment = config.env.game or config.env.id
     exported = export(directory.path, "safetensors", folder / "model.safetensors", best=best)
     scores = {

@@ -1,4 +1,4 @@
-"""What a person sees: a live display on a terminal, plain lines elsewhere."""
+"""Progress on the screen: a live display on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SPARK_WIDTH = 40
 
 
 class Display:
-    """A few lines that are redrawn: progress and time left, return, speed, lag, and who waits for whom."""
+    """A few lines that are redrawn: progress and time left, return, speed, lag, bottleneck."""
 
     def __init__(self, title: str, total_steps: int, goal: float | None, console: Console) -> None:
         self._title, self._total, self._goal = title, total_steps, goal
@@ -82,7 +82,7 @@ class PlainLines:
     def __exit__(self, *_: object) -> None: ...
 
     def write(self, line: dict[str, Any]) -> None:
-        """Print, or not yet."""
+        """Print the line if it is time for the next one."""
         now = time.monotonic()
         if now - self._printed < min(30.0, (now - self._started) / 20):
             return
@@ -133,7 +133,7 @@ def duration(seconds: float) -> str:
 
 
 def sparkline(values: list[float]) -> str:
-    """The whole history in a few characters."""
+    """Draw the history in a few characters."""
     if len(values) < 2:
         return ""
     width = min(SPARK_WIDTH, len(values))

@@ -1,4 +1,4 @@
-"""lag.json: how old the experience was when it was learnt from, counted since the process started; always whole."""
+"""lag.json: a histogram of policy lag since the process started, replaced atomically."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pronk.runs.status_file import write_status
 
 
 class LagHistogram:
-    """Writes counts that somebody else keeps whenever a line of metrics comes."""
+    """Writes the counts that `Metrics` keeps, with every line of metrics."""
 
     def __init__(self, path: Path, lags: Mapping[int, int], replayed: Mapping[int, int] | None = None) -> None:
         """`lags` and `replayed` map an age in updates to the number of columns of that age."""

@@ -42,7 +42,7 @@ class MLflow:
         return self
 
     def _go_on(self, identity: str) -> bool:
-        """Open the run of a resumed training again; False where this store has never heard of it."""
+        """Open the run of a resumed training again; False if the store does not have it."""
         from mlflow.exceptions import MlflowException
 
         try:

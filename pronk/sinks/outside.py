@@ -1,7 +1,7 @@
-"""Sinks beyond this program, chosen by name in `run.sinks`: Weights & Biases, MLflow, or one of your own.
+"""Sinks chosen by name in `run.sinks`: Weights & Biases, MLflow, or one of your own.
 
-Each works in a thread of its own, so that a slow service or a dead network costs the training nothing: a line is handed
-over and forgotten. What fails is said once, and the training goes on without it.
+Each has a thread and a queue, so that a slow service or a dead network does not slow training. An error is reported
+once, and training continues without the sink.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from pronk.sinks.base import Sink
 from pronk.types import UserError
 
 TABLE = {"wandb": "pronk.sinks.wandb:WeightsAndBiases", "mlflow": "pronk.sinks.mlflow:MLflow"}
-MOST_LINES = 10_000  # that may wait for a slow service, which is hours of them
-PATIENCE_SECONDS = 60.0  # with a sink that has lines left when the training is over
-QUIET_SECONDS = 3.0  # of them, before the user is told what is being waited for
+MOST_LINES = 10_000  # queued for a slow service: hours of metrics
+PATIENCE_SECONDS = 60.0  # for a sink to send what is queued when training is over
+QUIET_SECONDS = 3.0  # of these, before the user is told
 
 
 class Facts(NamedTuple):
-    """What a sink is told of the run."""
+    """What a sink knows of the run."""
 
     name: str
     path: Path  # of the run directory
@@ -32,7 +32,7 @@ class Facts(NamedTuple):
 
 
 def check_sinks(names: Sequence[str]) -> None:
-    """Refuse what cannot be, before a run directory is made."""
+    """Raise if a sink does not exist or lacks its package; called before a run directory is made."""
     for name in names:
         if name in TABLE and importlib.util.find_spec(name) is None:
             raise UserError(f"run.sinks: {name} needs the package {name}: pip install 'pronk[{name}]'")
@@ -41,7 +41,7 @@ def check_sinks(names: Sequence[str]) -> None:
 
 
 def outside_sinks(names: Sequence[str], facts: Facts, say: Callable[[str], None]) -> list[Outside]:
-    """The sinks of these names: each is made as `Class(facts)`."""
+    """Return the sinks of these names; each is made as `Class(facts)`, in its own thread."""
     return [Outside(name, lambda name=name: find("sink", name, TABLE)(facts), say) for name in names]  # type: ignore[misc]
 
 
@@ -71,11 +71,11 @@ class Outside:
         self._say_problem()
 
     def write(self, line: dict[str, Any]) -> None:
-        """Hand over; never waits."""
+        """Queue a line; never blocks."""
         self._hand_over(("write", dict(line)))
 
     def evaluated(self, line: dict[str, Any]) -> None:
-        """Likewise, for sinks that want to hear of evaluations."""
+        """Queue a line of eval.jsonl, for sinks that take them."""
         self._hand_over(("evaluated", dict(line)))
 
     def _hand_over(self, task: tuple[str, dict[str, Any]] | None) -> None:
@@ -101,14 +101,14 @@ class Outside:
             self._problem = lines[0] if lines else type(error).__name__
 
     def _say_problem(self) -> None:
-        """In the training's own thread, as everything else that is said."""
+        """Report an error, from the thread of the training."""
         if self._problem and not self._said:
             self._said = True
             self._say(f"run.sinks: {self._name}: {self._problem} (the training is not affected)")
 
 
 def remembered(path: Path) -> str | None:
-    """The name by which a service knows this run, if it was told of it before."""
+    """Return the id of this run at the service, if it has one from before."""
     return path.read_text().strip() if path.is_file() else None
 
 

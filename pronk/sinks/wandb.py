@@ -72,7 +72,7 @@ class WeightsAndBiases:
 
 
 def has_account() -> bool:
-    """Whether a key is known here. Nobody is asked: there is a training on the screen."""
+    """Whether an API key is stored. Never prompts, because a training is on the screen."""
     import wandb
 
     try:

@@ -34,19 +34,19 @@ INK, PAPER, QUIET = (255, 255, 255), (32, 36, 44), (120, 126, 136)
 
 
 @dataclass
-class Seat:
-    """One environment of those that are watched."""
+class View:
+    """One of the environments that are shown."""
 
     episode: int
     picture: Any = None  # [H, W, 3], a text, or None
     step: int = 0
     score: float = 0.0
     over: bool = False
-    """The last of its episodes has ended: its picture stays."""
+    """Its last episode has ended; its picture stays."""
 
     @property
     def caption(self) -> str:
-        """What stands above the picture."""
+        """The text above the picture."""
         return f"episode {self.episode}   step {self.step:,}   score {score_text(self.score)}"
 
 
@@ -60,28 +60,28 @@ def is_picture(value: Any) -> bool:
     return isinstance(value, np.ndarray) and (value.ndim == 2 or (value.ndim == 3 and value.shape[2] in (1, 3, 4)))
 
 
-def compose(seats: list[Seat], width: int | None = None) -> Image:
-    """All seats side by side, in about as many rows as columns."""
+def compose(views: list[View], width: int | None = None) -> Image:
+    """Draw all views side by side, in about as many rows as columns."""
     from PIL import Image, ImageDraw
 
-    columns = math.ceil(math.sqrt(len(seats)))
-    rows = math.ceil(len(seats) / columns)
-    height_of_one, width_of_one = tile_size(seats[0].picture, columns, width)
+    columns = math.ceil(math.sqrt(len(views)))
+    rows = math.ceil(len(views) / columns)
+    height_of_one, width_of_one = tile_size(views[0].picture, columns, width)
     across, down = width_of_one + GAP, height_of_one + CAPTION
     sheet = Image.new("RGB", even(columns * across - GAP, rows * down), PAPER)
     brush = ImageDraw.Draw(sheet)
-    for index, seat in enumerate(seats):
+    for index, view in enumerate(views):
         x, y = index % columns * across, index // columns * down
-        tile = Image.fromarray(as_rgb(seat.picture))
+        tile = Image.fromarray(as_rgb(view.picture))
         enlarge = tile.width < width_of_one
         how = Image.Resampling.NEAREST if enlarge else Image.Resampling.BILINEAR
         tile = tile.resize((width_of_one, height_of_one), how, reducing_gap=None if enlarge else 2.0)
-        if seat.over and len(seats) > 1:
+        if view.over and len(views) > 1:
             tile = Image.blend(tile, Image.new("RGB", tile.size, PAPER), 0.55)
         sheet.paste(tile, (x, y + CAPTION))
         size = min(13, max(8, width_of_one // 17))
-        ink = QUIET if seat.over and len(seats) > 1 else INK
-        brush.text((x + 6, y + (CAPTION - size) // 2 - 1), seat.caption, fill=ink, font=font(size))
+        ink = QUIET if view.over and len(views) > 1 else INK
+        brush.text((x + 6, y + (CAPTION - size) // 2 - 1), view.caption, fill=ink, font=font(size))
     return sheet
 
 
@@ -121,7 +121,7 @@ def as_rgb(picture: Array) -> Array:
 
 
 class Film(Protocol):
-    """A file that grows picture by picture, and is whole when its `with` block is left without an error."""
+    """A film, written picture by picture. The file appears when the `with` block is left without an error."""
 
     def __enter__(self) -> Film: ...
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None: ...
@@ -131,20 +131,22 @@ class Film(Protocol):
 
 
 def open_film(path: Path, fps: float) -> Film:
-    """By the file's ending."""
+    """Open a film in the format of the file's suffix."""
     check_film(path)
     return (Gif if path.suffix.lower() == ".gif" else Mp4)(path, fps)
 
 
 def check_film(path: Path) -> None:
-    """Whether it can be written, before anything is played."""
+    """Raise if the file cannot be written; called before anything is played."""
     ending = path.suffix.lower()
     if ending not in ENDINGS:
-        raise UserError(f"--video: {str(path)!r} does not end in {' or '.join(ENDINGS)}")
+        raise UserError(f"cannot write {path}: its name must end in {' or '.join(ENDINGS)}")
     if not path.parent.is_dir():
-        raise UserError(f"--video: there is no directory {path.parent}")
+        raise UserError(f"cannot write {path}: there is no directory {path.parent}")
     if ending == ".mp4" and not can_mp4():
-        raise UserError("--video: .mp4 needs PyAV: pip install 'pronk[video]'; or choose a .gif")
+        raise UserError(
+            f"cannot write {path}: .mp4 needs PyAV; install it with pip install 'pronk[video]', or write a .gif"
+        )
 
 
 def can_mp4() -> bool:
@@ -276,5 +278,5 @@ class Mp4:
 
 
 def aside_of(path: Path) -> Path:
-    """Where a film is written until it is whole."""
+    """Where a film is written until it is complete."""
     return path.with_name(f"{path.name}.{os.getpid()}.tmp")

@@ -14,10 +14,10 @@ import numpy as np
 from pronk.envs.filmed import Filmed, make_filmed
 from pronk.processes.failures import user_code
 from pronk.types import Array, Failure, Tree, UserError, leaves, map_tree
-from pronk.watching.film import Seat, can_mp4, check_film, compose, is_picture, open_film, score_text
+from pronk.watching.film import View, can_mp4, check_film, compose, is_picture, open_film, score_text
 from pronk.watching.window import Window, draw_without_screen, why_no_window
 
-MOST_SEATS = 9  # environments side by side, unless more are asked for
+MOST_VIEWS = 9  # environments side by side, unless more are asked for
 FINAL_STEPS = 2_000  # of the clip at the end of a training
 MOST_NUMBERS = 8  # of an observation that is written out
 
@@ -25,9 +25,9 @@ Tell = Callable[[str], None]
 
 
 class Scene(NamedTuple):
-    """What there is to see after a step (or after the start, when nothing was done yet)."""
+    """What there is to see after a step, or after the reset, before the first action."""
 
-    seats: list[Seat]
+    views: list[View]
     observation: Tree
     """What the action was chosen from."""
     action: Array | None
@@ -66,34 +66,34 @@ def watch(
     """
     check_numbers(episodes=episodes, grid=grid, steps=steps, fps=fps, width=width)
     if seed < 0:
-        raise UserError(f"--seed: {seed} does not fit: at least 0")
+        raise UserError(f"seed must be at least 0, got {seed}")
     target = Path(video) if video else None
     if target:
         check_film(target)
     no_window = why_no_window()
     as_text = target is None and (text or no_window is not None)
-    count = 1 if as_text else min(episodes, grid or MOST_SEATS)
+    count = 1 if as_text else min(episodes, grid or MOST_VIEWS)
     with playing(run, count, episodes, steps, deterministic, best, seed) as (scenes, filmed):
         opening = next(scenes)
-        drawable = all(is_picture(seat.picture) for seat in opening.seats)
+        drawable = all(is_picture(view.picture) for view in opening.views)
         if target and not drawable:
-            raise UserError(f"--video: the environment of {run} draws no pictures (render_mode rgb_array)")
+            raise UserError(f"cannot film {run}: its environment draws no pictures (render_mode rgb_array)")
         ended: list[tuple[float, int]] = []
         followed = follow(itertools.chain([opening], scenes), ended, progress)
         if target:
             with open_film(target, fps or filmed.fps) as film:
                 for scene in followed:
-                    film.write(compose(scene.seats, width))
+                    film.write(compose(scene.views, width))
         elif as_text or not drawable:
             if not text:
                 reason = no_window if drawable else "the environment draws no pictures"
-                hint = "; --video FILE.gif films it" if drawable else ""
-                tell(f"{reason}: a trace as text{hint}")
+                hint = "; it can be filmed into a .gif" if drawable else ""
+                tell(f"{reason}: showing text instead{hint}")
             trace(followed, filmed, tell)
         else:
             with Window(f"pronk: {run}", fps or filmed.fps) as window:
                 for scene in followed:
-                    if not window.show(compose(scene.seats, width)):
+                    if not window.show(compose(scene.views, width)):
                         break
     return Watched([score for score, _ in ended], [length for _, length in ended], target)
 
@@ -101,7 +101,7 @@ def watch(
 def follow(
     scenes: Iterator[Scene], ended: list[tuple[float, int]], progress: Callable[[Scene], None]
 ) -> Iterator[Scene]:
-    """The same scenes, remembering which episodes have ended."""
+    """Pass the scenes on, adding the episodes that ended to `ended`."""
     for scene in scenes:
         ended += scene.ended
         progress(scene)
@@ -109,26 +109,26 @@ def follow(
 
 
 def check_numbers(**numbers: float | None) -> None:
-    """Each at least 1."""
+    """Raise unless each is at least 1."""
     for name, value in numbers.items():
         if value is not None and not value >= 1:
-            raise UserError(f"--{name}: {value:g} does not fit: at least 1")
+            raise UserError(f"{name} must be at least 1, got {value:g}")
 
 
 @contextlib.contextmanager
 def playing(
     run: str | Path, count: int, episodes: int, steps: int | None, deterministic: bool, best: bool, seed: int
 ) -> Iterator[tuple[Iterator[Scene], Filmed]]:
-    """A run's agent in `count` environments; they end with the block."""
+    """Play a run's agent in `count` environments, which are closed when the block is left."""
     import torch
 
-    from pronk.config import resolve, validate
+    from pronk.config import recorded, resolve
     from pronk.evaluation.playing import checkpoint_of, restored_policy
     from pronk.runs.directory import find_run
     from pronk.seeding import evaluation_seeds
 
     state = checkpoint_of(find_run(str(run)), best)
-    config = resolve(validate(state["config"]))
+    config = resolve(recorded(state["config"]))
     torch.set_num_threads(1)  # one observation at a time: more threads only get in each other's way
     draw_without_screen()
     policy_seed, env_seeds = evaluation_seeds(seed, count)
@@ -142,67 +142,67 @@ def playing(
 
 
 def scenes_of(filmed: Filmed, policy: Any, episodes: int, seeds: list[int], steps: int | None) -> Iterator[Scene]:
-    """Play until every seat has had its share of the episodes: the first, and every `count`-th after it."""
+    """Play until every view has shown its share of the episodes: its first, and every `count`-th after that."""
     env = filmed.env
-    seats = [Seat(index + 1) for index in range(env.count)]
+    views = [View(index + 1) for index in range(env.count)]
     with user_code("the environment"):
         step = env.reset(seeds)
-        look_at(seats, filmed)
-        yield Scene(seats, step.observation, None, None, [])
+        look_at(views, filmed)
+        yield Scene(views, step.observation, None, None, [])
         ended = np.zeros(env.count, bool)
         for number in itertools.count(1):
             seen = map_tree(np.copy, step.observation)
             action, _ = policy.act(step.observation, step.first)
             step = env.step(action)
-            count_step(seats, step.reward, ended, step.valid)
-            look_at(seats, filmed)
+            count_step(views, step.reward, ended, step.valid)
+            look_at(views, filmed)
             ended = ~np.isnan(step.episode_return)
             finished = [
-                (seat.score, seat.step) for seat, end in zip(seats, ended, strict=True) if end and not seat.over
+                (view.score, view.step) for view, end in zip(views, ended, strict=True) if end and not view.over
             ]
-            for seat, end in zip(seats, ended, strict=True):
-                seat.over |= bool(end) and seat.episode + env.count > episodes
-            yield Scene(seats, seen, action, step.reward, finished)
-            if all(seat.over for seat in seats) or number == steps:
+            for view, end in zip(views, ended, strict=True):
+                view.over |= bool(end) and view.episode + env.count > episodes
+            yield Scene(views, seen, action, step.reward, finished)
+            if all(view.over for view in views) or number == steps:
                 return
 
 
-def count_step(seats: list[Seat], reward: Array, ended: Array, played: Array) -> None:
-    """Episode, step and score of those who still play. Where an environment only reset, no step was `played`."""
-    for index, seat in enumerate(seats):
-        if seat.over:
+def count_step(views: list[View], reward: Array, ended: Array, played: Array) -> None:
+    """Update episode, step and score of the views that still play. A step that only reset was not `played`."""
+    for index, view in enumerate(views):
+        if view.over:
             continue
         if ended[index]:
-            seat.episode, seat.step, seat.score = seat.episode + len(seats), 0, 0.0
+            view.episode, view.step, view.score = view.episode + len(views), 0, 0.0
         if played[index]:
-            seat.step, seat.score = seat.step + 1, seat.score + float(reward[index])
+            view.step, view.score = view.step + 1, view.score + float(reward[index])
 
 
-def look_at(seats: list[Seat], filmed: Filmed) -> None:
-    """New pictures for those who still play."""
-    for seat, picture in zip(seats, filmed.look(), strict=True):
-        if not seat.over:
-            seat.picture = picture
+def look_at(views: list[View], filmed: Filmed) -> None:
+    """Take new pictures of the environments that still play."""
+    for view, picture in zip(views, filmed.look(), strict=True):
+        if not view.over:
+            view.picture = picture
 
 
 def trace(scenes: Iterator[Scene], filmed: Filmed, tell: Tell) -> None:
-    """One line per step of a single environment: what was seen, what was done, what it earned."""
+    """Write one line per step of a single environment: action, reward, return, observation."""
     tell(f"{'step':>6}  {'action':<12}{'reward':>9}{'return':>11}  observation")
     for scene in scenes:
-        seat = scene.seats[0]
+        view = scene.views[0]
         if scene.action is not None and scene.reward is not None:
             action = numbers(np.asarray(filmed.env.decode(scene.action)[0]))
-            reward, score = score_text(float(scene.reward[0])), score_text(seat.score)
+            reward, score = score_text(float(scene.reward[0])), score_text(view.score)
             seen = digest(map_tree(lambda array: array[0], scene.observation))
-            tell(f"{seat.step:>6}  {action:<12}{reward:>9}{score:>11}  {seen}")
-        if isinstance(seat.picture, str):
-            tell(seat.picture.rstrip())
+            tell(f"{view.step:>6}  {action:<12}{reward:>9}{score:>11}  {seen}")
+        if isinstance(view.picture, str):
+            tell(view.picture.rstrip())
         for total, length in scene.ended:
-            tell(f"episode {seat.episode} ended: return {score_text(total)} in {length:,} steps")
+            tell(f"episode {view.episode} ended: return {score_text(total)} in {length:,} steps")
 
 
 def digest(observation: Tree) -> str:
-    """Few numbers are written out; of many, their shape, their mean and a checksum that tells whether they changed."""
+    """Return few numbers as they are; of many, shape, mean and a checksum that shows whether they changed."""
     parts = []
     for name, array in leaves(observation):
         array = np.asarray(array)
@@ -222,7 +222,7 @@ def numbers(array: Array) -> str:
 
 
 def film_final(run: Path, say: Tell) -> Path | None:
-    """A clip of what a training has come to, in the run's directory; whatever hinders it is only said."""
+    """Film an episode of the final policy into the run's directory. A failure is reported, not raised."""
     folder = run / "videos"
     target = folder / f"final.{'mp4' if can_mp4() else 'gif'}"
     try:

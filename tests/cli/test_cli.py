@@ -160,8 +160,8 @@ def test_after_a_mistake_the_same_command_works_when_corrected(cli):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["run", "--episodes", "0"], ["--episodes", "0"]),
-        (["run", "--seed", "-1"], ["--seed", "-1"]),
+        (["run", "--episodes", "0"], ["episodes must be at least 1, got 0"]),
+        (["run", "--seed", "-1"], ["seed must be at least 0, got -1"]),
         (["last"], ["runs/", "pronk train"]),
         (["nowhere"], ["no run directory nowhere"]),
         (["empty"], ["empty", "config.yaml"]),

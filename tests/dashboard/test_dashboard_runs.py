@@ -152,3 +152,9 @@ def test_a_limit_serves_every_run_that_does_the_same_work(tmp_path: Path) -> Non
     assert found["measured"]["run"] == found["same"]["run"] == "measured"
     assert found["measured"]["limit"] == 265e3
     assert found["other"] is None
+
+
+@pytest.mark.parametrize("text", ["", "[", "[]", '{"notes": 3}', '{"notes": [3, null]}'])
+def test_notes_that_cannot_be_read_are_left_out(tmp_path, text):
+    (make_run(tmp_path / "run", 5) / "notes.json").write_text(text)
+    assert answers.one_run(tmp_path, {"run": ["run"]})["notes"] == []

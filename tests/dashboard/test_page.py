@@ -112,6 +112,8 @@ def test_every_page_of_every_kind_of_run_opens_without_a_complaint(driver: Any, 
         assert page.text("h1") == "whole <b>&"
         assert "of the machine's limit" in page.text("#tiles")
         assert "95% at most 2" in page.text("#lag")
+        notes = ["Diagnosis: the learner waits; try <b>x=2</b>", "Diagnosis: it was slow (over)"]
+        assert page.text("#notes").split("\n\n") == notes
         assert page.run("return document.querySelectorAll('#actors tbody tr').length") == 2
         assert "000000696320.pt" in page.text("#evaluation")
         page.run("document.querySelector('#clips').scrollIntoView()")

@@ -162,7 +162,7 @@ def test_a_line_that_is_not_http_is_refused(server: Server) -> None:
 
 
 def test_a_taken_port_is_a_mistake_if_it_was_asked_for(server: Server, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=f"--port: cannot listen on {server.server_port}"):
+    with pytest.raises(UserError, match=f"cannot listen on port {server.server_port}"):
         open_folder(tmp_path, server.server_port)
     with open_folder(tmp_path) as one, open_folder(tmp_path) as other:
         assert one.server_port != other.server_port

@@ -102,7 +102,7 @@ def test_an_actor_waits_for_a_learner_that_was_killed_and_ends_with_the_run(tmp_
         with resumed:
             assert resumed.wait(START) == 0, resumed.err
         assert actor.wait() == 0, actor.said
-        assert "started anew" in actor.said
+        assert "the learner was restarted" in actor.said
         assert "the learner's run has ended" in actor.said
     summary = read_summary(learner.path)
     assert summary["outcome"] == "finished"

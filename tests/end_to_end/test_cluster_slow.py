@@ -119,7 +119,7 @@ def test_a_network_that_is_cut_for_40_seconds_and_comes_back(tmp_path, secured, 
         wait_until(lambda: learner.log.count(" joins: ") == 4, START, "both actors")
         for actor in actors:
             assert actor.process.poll() is None
-            assert "anew" not in actor.said
+            assert "was restarted" not in actor.said
         learner.send(signal.SIGINT)
         learner.wait()
     assert noticed < 25  # 20 s, and what a busy machine adds

@@ -33,6 +33,14 @@ LEARNT = {
         ["examples.environments:Recall", "network.core=lstm", "network.core_size=64", "run.total_steps=300000"],
         0.95,
     ),
+    "memory (GRU)": (
+        ["examples.environments:Recall", "network.core=gru", "network.core_size=64", "run.total_steps=300000"],
+        0.95,
+    ),
+    "memory (attention)": (
+        ["examples.environments:Recall", "network.core=attention", "network.core_size=64", "run.total_steps=300000"],
+        0.95,
+    ),
     "memory of pictures (LSTM)": (
         [
             *("examples.environments:RecallPicture", "network.torso=small", "network.core=lstm"),

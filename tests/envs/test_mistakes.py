@@ -72,6 +72,30 @@ def test_a_wrong_argument_is_told_with_those_that_there_are(name, kwargs, messag
     assert message in told(id=name, kwargs=kwargs)
 
 
+class Plain:
+    """Not derived from gymnasium.Env."""
+
+    observation_space, action_space = Clock().observation_space, Clock().action_space
+
+    def reset(self, *, seed: int | None = None) -> Any:
+        return self.observation_space.sample(), {}
+
+    def step(self, action: Any) -> Any:
+        return self.observation_space.sample(), 0.0, False, False, {}
+
+    def close(self) -> None: ...
+
+
+class Older(Plain):
+    observation_space = (64, 64)
+
+
+def test_an_environment_needs_no_base_class_but_gymnasiums_spaces(monkeypatch):
+    monkeypatch.setitem(sys.modules, "mistakes", sys.modules[__name__])
+    assert make(EnvConfig(id="mistakes:Plain"), 2).reset([1, 2]).first.all()
+    assert "Older has the API of the old gym package" in told(id="mistakes:Older")
+
+
 class Confused(Clock):
     """A TypeError of its own, which is no mistake in the configuration."""
 

@@ -9,7 +9,7 @@ from gymnasium.spaces import Box
 from processes import command_line
 from scripted import Relay
 
-from pronk.config import Config
+from pronk.config import Config, load_config
 from pronk.envs import make_env, probe_spec
 from pronk.types import UserError
 
@@ -75,11 +75,11 @@ def test_mistakes(name, message, monkeypatch):
 
 def test_a_team_trains_and_is_evaluated(tmp_path):
     run, small = tmp_path / "run", ["actors.count=1", "run.total_steps=600", "run.seed=1"]
-    done = command_line("train", "pettingzoo:scripted:Relay", *small, "--run-dir", run, "--quiet")
+    done = command_line("train", "pettingzoo:scripted:Relay", *small, "actors.envs=16", "--run-dir", run, "--quiet")
     assert done.code == 2
     assert "must be a multiple of 3, the number of agents of pettingzoo:scripted:Relay: try actors.envs=18" in done.err
-    more = ["actors.envs=6", "learner.batch_size=6"]
-    done = command_line("train", "pettingzoo:scripted:Relay", *small, *more, "--run-dir", run, "--quiet")
+    done = command_line("train", "pettingzoo:scripted:Relay", *small, "--run-dir", run, "--quiet")
     assert done.code == 0, done.err
+    assert load_config(str(run / "config.yaml")).actors.envs == 18
     done = command_line("eval", run, "--episodes", "8", "--json")
     assert (done.code, json.loads(done.out)["episodes"]) == (0, 8), done.err

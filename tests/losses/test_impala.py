@@ -19,6 +19,11 @@ SPEC = EnvSpec(ArraySpec((3,), "float32"), ActionSpec((), (3,)))
 UNIFORM = math.log(1 / 3)
 
 
+def paper(**settings):
+    """The paper's loss; Pronk's own default is another."""
+    return LossConfig(**({"name": "impala", "lambda_": 1.0} | settings))
+
+
 def batch_of(action, reward, *, log_prob=UNIFORM, discount=1.0, valid=True, observation=0.0):
     """A batch from lists [T] (one column) or arrays [T, B]; by default a uniform policy acted and no episode ended."""
     action = torch.as_tensor(action)
@@ -61,7 +66,7 @@ def loss_of(batch, *, logits=None, value=None, **config):
     length, columns = batch.reward.shape
     logits = torch.zeros(length, columns, 3) if logits is None else logits
     value = torch.zeros(length + 1, columns) if value is None else value
-    return make_loss(LossConfig(**config))(Categorical(logits), PlainValue(value), batch)
+    return make_loss(paper(**config))(Categorical(logits), PlainValue(value), batch)
 
 
 def value_targets(batch, values, **config):
@@ -127,7 +132,7 @@ def test_baseline_is_half_the_squared_distance():
 def test_what_an_invalid_step_holds_changes_nothing(correction, reduction):
     torch.manual_seed(1)
     network = make_network(SPEC, NetworkConfig(hidden=[8]))
-    loss = make_loss(LossConfig(correction=correction, reduction=reduction, entropy_cost=0.1))
+    loss = make_loss(paper(correction=correction, reduction=reduction, entropy_cost=0.1))
 
     def learnt_from(batch):
         network.zero_grad()

@@ -90,7 +90,7 @@ def run(network, observation, **changes):
     return network(observation, first, {}, **changes)
 
 
-@pytest.mark.parametrize("config", [{}, {"layer_norm": True}, {"pooling": "average"}], ids=str)
+@pytest.mark.parametrize("config", [{}, {"layer_norm": True}, {"pooling": "average"}, {"normalise": True}], ids=str)
 @pytest.mark.parametrize("name", OBSERVATIONS)
 def test_auto_sees_every_observation(name, config):
     specs = OBSERVATIONS[name]

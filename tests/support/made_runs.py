@@ -56,7 +56,7 @@ def make_run(path: Path, lines: int = 200, outcome: str | None = "finished", ove
 
 
 def add_the_rest(path: Path, actors: int = 2) -> None:
-    """Evaluation, lag, actors and the machine's limit."""
+    """Evaluation, lag, notes, actors and the machine's limit."""
     evaluations = [
         {"env_steps": n * LINE_EVERY, "mean": line(n, 200)["episode_return"], "std": 30.0 * (1 - n / 220), "min": 9.0}
         | {"max": 500.0, "episodes": 20, "checkpoint": f"checkpoints/{n * LINE_EVERY:012d}.pt"}
@@ -65,6 +65,8 @@ def add_the_rest(path: Path, actors: int = 2) -> None:
     (path / "eval.jsonl").write_text("".join(json.dumps(one) + "\n" for one in evaluations))
     lags = {"0": 9_000, "1": 61_000, "2": 38_000, "3": 4_000, "4": 300, "6": 12}
     (path / "lag.json").write_text(json.dumps({"updates": 1600, "columns": lags}))
+    notes = [{"message": "the learner waits; try <b>x=2</b>", "over": False}, {"message": "it was slow", "over": True}]
+    (path / "notes.json").write_text(json.dumps({"notes": notes}))
     one = {"state": "ended", "unrolls": 800, "filled": 0, "slots": 2, "lives": 1, "pid": None, "silent_seconds": 0.0}
     all_of_them = [{"actor": n, **one, "place": "this machine", "steps_per_second": 7e4 - n} for n in range(actors)]
     (path / "logs" / "actors.json").write_text(json.dumps({"time": 1.0, "running": False, "actors": all_of_them}))

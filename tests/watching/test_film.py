@@ -3,7 +3,7 @@ import pytest
 from PIL import Image
 
 from pronk.types import UserError
-from pronk.watching.film import CAPTION, Seat, as_rgb, compose, is_picture, open_film
+from pronk.watching.film import CAPTION, View, as_rgb, compose, is_picture, open_film
 
 
 def flat(value, shape=(20, 30, 3)):
@@ -11,8 +11,8 @@ def flat(value, shape=(20, 30, 3)):
 
 
 def test_a_grid_shows_every_picture_under_its_caption():
-    seats = [Seat(index + 1, flat(60 * index)) for index in range(4)]
-    sheet = np.asarray(compose(seats))
+    views = [View(index + 1, flat(60 * index)) for index in range(4)]
+    sheet = np.asarray(compose(views))
     height, width = sheet.shape[0] // 2, sheet.shape[1] // 2
     for index in range(4):
         y, x = index // 2 * height, index % 2 * (width + 1)
@@ -26,13 +26,13 @@ def test_a_grid_shows_every_picture_under_its_caption():
 
 
 def test_captions_say_episode_step_and_score():
-    seat = Seat(3, flat(0), step=1234, score=21.0)
-    assert seat.caption == "episode 3   step 1,234   score 21"
-    assert Seat(1, score=-0.5).caption.endswith("score -0.50")
+    view = View(3, flat(0), step=1234, score=21.0)
+    assert view.caption == "episode 3   step 1,234   score 21"
+    assert View(1, score=-0.5).caption.endswith("score -0.50")
 
 
 def test_a_seat_whose_episodes_are_over_is_dimmed():
-    bright, dim = (np.asarray(compose([Seat(1, flat(200), over=over), Seat(2, flat(200))])) for over in (False, True))
+    bright, dim = (np.asarray(compose([View(1, flat(200), over=over), View(2, flat(200))])) for over in (False, True))
     assert dim[CAPTION + 5, 5].max() < bright[CAPTION + 5, 5].min()
 
 
@@ -40,13 +40,13 @@ def test_a_seat_whose_episodes_are_over_is_dimmed():
     ("shape", "width", "wanted"), [((10, 5), None, 240), ((400, 600), None, 600), ((400, 600), 301, 302)]
 )
 def test_small_pictures_grow_and_sizes_are_even(shape, width, wanted):
-    sheet = compose([Seat(1, flat(0, (*shape, 3)))], width)
+    sheet = compose([View(1, flat(0, (*shape, 3)))], width)
     assert sheet.width == wanted
     assert sheet.height % 2 == 0
 
 
 def test_a_wide_grid_shrinks():
-    assert compose([Seat(i, flat(0, (400, 600, 3))) for i in range(9)]).width <= 1290
+    assert compose([View(i, flat(0, (400, 600, 3))) for i in range(9)]).width <= 1290
 
 
 def test_what_counts_as_a_picture():
@@ -112,7 +112,9 @@ def test_a_broken_off_film_leaves_nothing_and_spares_the_old_one(tmp_path, name)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {name: b"old"}
 
 
-@pytest.mark.parametrize(("name", "told"), [("a.avi", r"does not end in .mp4 or .gif"), ("no/a.gif", "no directory")])
+@pytest.mark.parametrize(
+    ("name", "told"), [("a.avi", r"its name must end in .mp4 or .gif"), ("no/a.gif", "no directory")]
+)
 def test_a_film_that_cannot_be_is_refused(tmp_path, name, told):
     with pytest.raises(UserError, match=told):
         open_film(tmp_path / name, 10)

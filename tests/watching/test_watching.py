@@ -38,7 +38,7 @@ def shown(run, **options):
     scenes = []
 
     def keep(scene):
-        scenes.append([(s.episode, s.step, s.score, int(np.asarray(s.picture).flat[0])) for s in scene.seats])
+        scenes.append([(s.episode, s.step, s.score, int(np.asarray(s.picture).flat[0])) for s in scene.views])
 
     watch(run, run / "film.gif", progress=keep, **options)
     return scenes
@@ -155,7 +155,7 @@ def lines_of(run, **options):
 
 def test_an_environment_that_cannot_draw_is_told_step_by_step(trained):
     lines, seen = lines_of(trained("drawn_envs:Blind"))
-    assert "draws no pictures: a trace as text" in lines[0] or "no screen here" in lines[0]
+    assert "draws no pictures: showing text instead" in lines[0] or "no screen here" in lines[0]
     assert lines[1].split() == ["step", "action", "reward", "return", "observation"]
     rows = [line.split() for line in lines[2:5]]
     assert [(row[0], row[3], row[4]) for row in rows] == [
@@ -213,10 +213,10 @@ def test_what_cannot_be_watched_is_said(trained, tmp_path):
     with pytest.raises(UserError, match="draws no pictures"):
         watch(run, tmp_path / "x.gif")
     assert not (tmp_path / "x.gif").exists()
-    for options, told in [({"episodes": 0}, "--episodes: 0"), ({"fps": 0}, "--fps: 0"), ({"seed": -1}, "--seed: -1")]:
+    for options, told in [({"episodes": 0}, "episodes must"), ({"fps": 0}, "fps must"), ({"seed": -1}, "seed must")]:
         with pytest.raises(UserError, match=told):
             watch(run, **options)
-    with pytest.raises(UserError, match="does not end in"):
+    with pytest.raises(UserError, match="its name must end in"):
         watch(run, "x.webm")
     with pytest.raises(UserError, match="no run directory"):
         watch(tmp_path / "nowhere")

@@ -104,6 +104,11 @@ function slots(one) {
   return make("span", { class: "slots", role: "img", "aria-label": `${one.filled} of ${one.slots}` }, cells);
 }
 
+// What the diagnosis found in the metrics.
+export function noteList(notes) {
+  return notes.map((note) => make("p", { class: `diagnosis${note.over ? " dim" : ""}` }, `Diagnosis: ${note.message}${note.over ? " (over)" : ""}`));
+}
+
 export function clipList(run) {
   return run.clips.map((clip) => {
     const address = `/clip?run=${encodeURIComponent(run.name)}&clip=${encodeURIComponent(clip.name)}`;

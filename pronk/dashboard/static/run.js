@@ -2,7 +2,7 @@
 
 import { ago, ask, AXES, bar, byId, duration, fill, live, make, percent, pill, remembered, short, whole } from "/static/shared.js";
 import { LineChart } from "/static/chart.js";
-import { actorTable, clipList, flowPicture, lagPicture, settingsTable } from "/static/parts.js";
+import { actorTable, clipList, flowPicture, lagPicture, noteList, settingsTable } from "/static/parts.js";
 import { Curve } from "/static/curve.js";
 
 const name = new URLSearchParams(location.search).get("run") ?? "";
@@ -135,6 +135,7 @@ function drawHead() {
 }
 
 function drawParts() {
+  fill(byId("notes"), run.notes, () => noteList(run.notes));
   fill(byId("bottleneck"), [run.latest.learner_waits, run.latest.queue, run.limit, run.name], () => flowPicture.words(run));
   fill(byId("flow"), [run.latest.learner_waits, run.latest.queue, run.actors, run.state], () => flowPicture(run));
   const width = Math.max(200, lagBox.clientWidth - 28);

@@ -1,0 +1,65 @@
+"""PPO's clipped surrogate on off-policy data (APPO): several passes over a batch stay stable.
+
+    ratio_t = pi(a_t|x_t) / mu(a_t|x_t)
+    policy loss = - min(ratio_t A_t, clip(ratio_t, 1 - epsilon, 1 + epsilon) A_t)
+
+The targets of the values are V-trace's. A_t is GAE's advantage computed from them: on-policy it is that of PPO. Where
+the policy has moved further than epsilon from the one that acted, the gradient of a step vanishes, so learning from the
+same batch again cannot run away.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from pronk.config import LossConfig
+from pronk.losses.base import LossTerms
+from pronk.losses.corrections import CORRECTIONS
+from pronk.losses.impala import REWARD_CLIPS
+from pronk.types import Unroll, Value
+
+LARGEST_LOG_RATIO = 20.0  # exp() of it is finite, and far beyond every clip
+
+
+class AppoLoss:
+    """Clipped surrogate + baseline_cost x baseline - entropy_cost x entropy, over the valid steps."""
+
+    def __init__(self, config: LossConfig) -> None:
+        self._config, self.entropy_cost = config, config.entropy_cost
+        self._correct = CORRECTIONS[config.correction]
+        self._clip = REWARD_CLIPS[config.reward_clip]
+        self._bars = {name: getattr(config, name) for name in ("rho_bar", "c_bar", "pg_rho_bar", "lambda_")}
+
+    def __call__(self, distribution: Any, value: Value, batch: Unroll) -> LossTerms:
+        """See `Loss`."""
+        config = self._config
+        log_ratio = (distribution.log_prob(batch.action) - batch.log_prob).masked_fill(~batch.valid, 0.0)
+        log_rho = log_ratio.detach().masked_fill(~batch.valid, -torch.inf)
+        reward = self._clip(batch.reward * config.reward_scale)
+        discount = config.discount * batch.discount
+        estimate = value.estimate.detach()
+        targets = self._correct(log_rho, discount, reward, estimate[:-1], estimate[-1], **self._bars)
+        counts = batch.valid.to(estimate.dtype)
+        next_target = torch.cat([targets.value[1:], estimate[-1:]])
+        next_value = torch.lerp(estimate[1:], next_target, config.lambda_)
+        advantage = (reward + discount * next_value - estimate[:-1]) * counts
+        value.observe(targets.value, advantage, batch.valid)
+
+        steps = counts.sum().clamp(min=1.0)
+        weight = 1.0 / steps if config.reduction == "mean" else 1.0
+        ratio = log_ratio.clamp(-LARGEST_LOG_RATIO, LARGEST_LOG_RATIO).exp()
+        bounded = ratio.clamp(1.0 - config.clip, 1.0 + config.clip)
+        scaled = value.scaled(advantage)
+        policy = -torch.minimum(ratio * scaled, bounded * scaled).sum() * weight
+        baseline = (value.error(targets.value) * counts).sum() * weight
+        entropy = (distribution.entropy() * counts).sum()
+        total = policy + config.baseline_cost * baseline - self.entropy_cost * entropy * weight
+        metrics = {
+            "policy_loss": policy,
+            "baseline_loss": baseline,
+            "entropy": entropy / steps,
+            "clipped": ((ratio != bounded) * counts).sum() / steps,
+        }
+        return LossTerms(total, metrics)

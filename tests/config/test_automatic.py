@@ -1,0 +1,45 @@
+from pronk.config import Config, decided, load_config, resolve
+from pronk.config.automatic import chosen
+from pronk.types import ActionSpec, ArraySpec, EnvSpec
+
+VECTOR = EnvSpec(ArraySpec((3,), "float32"), ActionSpec((), (2,)))
+IMAGE = EnvSpec({"picture": ArraySpec((84, 84, 4), "uint8"), "speed": ArraySpec((), "float32")}, ActionSpec((), (2,)))
+
+
+def test_images_and_vectors_get_settings_of_their_own():
+    vector, image = decided(Config(), VECTOR), decided(Config(), IMAGE)
+    assert vector.actors.unroll_length == 32
+    assert image.actors.unroll_length == 20
+    assert vector.optimiser.learning_rate > image.optimiser.learning_rate
+    assert vector.network.normalise is vector.network.popart is True
+
+
+def test_what_the_user_says_stays():
+    config = load_config("CartPole-v1", ["optimiser.learning_rate=0.1", "network.popart=false"])
+    assert decided(config, VECTOR).optimiser.learning_rate == 0.1
+    assert decided(config, VECTOR).network.popart is False
+
+
+def test_a_batch_fits_any_number_of_environments_and_learners():
+    for envs in range(1, 40):
+        config = decided(Config().replace({"actors.envs": envs}), VECTOR)
+        assert envs % config.learner.batch_size == 0 or config.learner.batch_size % envs == 0
+    several = decided(Config().replace({"learners.count": 3}), VECTOR)
+    assert several.learner.batch_size % 3 == 0
+
+
+def test_without_a_spec_everything_is_decided_too():
+    resolved = resolve(Config())
+    assert "auto" not in (
+        resolved.learner.batch_size,
+        resolved.actors.unroll_length,
+        resolved.optimiser.learning_rate,
+        resolved.network.normalise,
+    )
+
+
+def test_what_was_chosen_is_said_in_one_line():
+    line = chosen(decided(Config(), IMAGE), IMAGE)
+    assert line.startswith("settings for images: encoder picture (84x84x4 uint8): ")
+    assert "unroll_length 20, batch_size 4, learning_rate 0.0005, passes auto" in line
+    assert "\n" not in line

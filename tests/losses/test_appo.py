@@ -1,0 +1,119 @@
+"""The clipped surrogate, against PPO written out step by step."""
+
+import math
+
+import pytest
+import torch
+
+from pronk.config import LossConfig
+from pronk.layout import UnrollLayout
+from pronk.losses import make_loss
+from pronk.networks.distributions import Categorical
+from pronk.networks.values import PlainValue
+from pronk.types import ActionSpec, ArraySpec, EnvSpec, map_unroll, unroll_specs
+
+T, B, CHOICES = 7, 3, 4
+SPEC = EnvSpec(ArraySpec((2,), "float32"), ActionSpec((), (CHOICES,)))
+
+
+def batch_of(logits, seed=0, off_policy=0.0):
+    """A batch whose acting policy was the given one, moved by some noise."""
+    generator = torch.Generator().manual_seed(seed)
+    batch = map_unroll(torch.from_numpy, UnrollLayout(unroll_specs(SPEC, {}, T, B)).allocate())
+    batch.action.random_(0, CHOICES, generator=generator)
+    batch.reward.normal_(generator=generator)
+    batch.discount.copy_(torch.rand(T, B, generator=generator) < 0.8)
+    batch.valid.fill_(True)
+    acted = logits + off_policy * torch.randn(logits.shape, generator=generator)
+    batch.log_prob.copy_(Categorical(acted).log_prob(batch.action).detach())
+    return batch
+
+
+def inputs(seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    logits = torch.randn(T, B, CHOICES, generator=generator).requires_grad_()
+    values = torch.randn(T + 1, B, generator=generator).requires_grad_()
+    return logits, values
+
+
+def slow_ppo(logits, values, batch, config):
+    """PPO with GAE, one step of one column at a time. On-policy V-trace is GAE's lambda-return."""
+    log_prob = Categorical(logits).log_prob(batch.action)
+    policy = baseline = torch.zeros(())
+    for b in range(B):
+        advantage = 0.0
+        for t in reversed(range(T)):
+            gamma = config.discount * float(batch.discount[t, b])
+            delta = float(batch.reward[t, b]) + gamma * float(values[t + 1, b].detach()) - float(values[t, b].detach())
+            advantage = delta + gamma * config.lambda_ * advantage
+            ratio = (log_prob[t, b] - batch.log_prob[t, b]).exp()
+            clipped = ratio.clamp(1 - config.clip, 1 + config.clip)
+            policy = policy - torch.minimum(ratio * advantage, clipped * advantage)
+            baseline = baseline + 0.5 * (float(values[t, b].detach()) + advantage - values[t, b]).square()
+    entropy = Categorical(logits).entropy().sum()
+    return (policy + config.baseline_cost * baseline - config.entropy_cost * entropy) / (T * B)
+
+
+def test_on_policy_it_is_ppo_with_generalised_advantages():
+    config = LossConfig(name="appo", lambda_=0.9)
+    logits, values = inputs()
+    batch = batch_of(logits.detach())
+    ours = make_loss(config)(Categorical(logits), PlainValue(values), batch).total
+    theirs = slow_ppo(logits, values, batch, config)
+    torch.testing.assert_close(ours, theirs)
+    for left, right in zip(
+        torch.autograd.grad(ours, [logits, values], retain_graph=True),
+        torch.autograd.grad(theirs, [logits, values]),
+        strict=True,
+    ):
+        torch.testing.assert_close(left, right)
+
+
+def test_a_step_that_has_moved_too_far_stops_teaching_the_policy():
+    config = LossConfig(name="appo", entropy_cost=0.0)
+    logits, values = inputs()
+    batch = batch_of(logits.detach())
+    batch.log_prob.sub_(math.log(2.0))  # every ratio is 2
+    batch.reward.fill_(10.0)  # every advantage is positive
+    terms = make_loss(config)(Categorical(logits), PlainValue(values), batch)
+    terms.total.backward()
+    assert terms.metrics["clipped"] == 1.0
+    assert not logits.grad.any()
+    assert values.grad.any()
+
+
+def test_a_step_that_moved_the_wrong_way_is_still_pulled_back():
+    config = LossConfig(name="appo", entropy_cost=0.0)
+    logits, values = inputs()
+    batch = batch_of(logits.detach())
+    batch.log_prob.sub_(math.log(2.0))
+    batch.reward.fill_(-10.0)  # it became likelier though it is bad
+    make_loss(config)(Categorical(logits), PlainValue(values), batch).total.backward()
+    assert logits.grad.any()
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+def test_what_an_invalid_step_holds_changes_nothing(reduction):
+    config = LossConfig(name="appo", reduction=reduction)
+
+    def gradients(batch):
+        logits, values = inputs()
+        make_loss(config)(Categorical(logits), PlainValue(values), batch).total.backward()
+        return logits.grad, values.grad
+
+    batch = batch_of(inputs()[0].detach(), off_policy=0.3)
+    batch.valid[2, 1] = False
+    before = gradients(batch)
+    batch.reward[2, 1], batch.log_prob[2, 1], batch.discount[2, 1] = 1e6, -60.0, 0.0
+    for left, right in zip(before, gradients(batch), strict=True):
+        assert torch.equal(left, right)
+
+
+def test_an_overflowing_ratio_stays_finite():
+    logits, values = inputs()
+    batch = batch_of(logits.detach())
+    batch.log_prob.fill_(-500.0)
+    terms = make_loss(LossConfig(name="appo"))(Categorical(logits), PlainValue(values), batch)
+    terms.total.backward()
+    assert terms.total.isfinite()
+    assert logits.grad.isfinite().all()
