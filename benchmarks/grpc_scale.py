@@ -200,7 +200,17 @@ async def simulate_one(address: str, envs: int, sync_every: int, all_here: Any) 
     """What `GrpcActorPort` does, without a thread for each. All of a process begin to play together."""
     import grpc
 
-    from pronk.transport.frames import HEADER, METHOD, PROTOCOL, Kind, pack, pack_talk, stream_options, talk, unpack
+    from pronk.transport.frames import (
+        HEADER,
+        METHOD,
+        PROTOCOL,
+        Kind,
+        pack,
+        pack_json,
+        stream_options,
+        unpack,
+        unpack_json,
+    )
 
     layout = UnrollLayout(specs(envs))
     options = [*stream_options(8.0), ("grpc.max_receive_message_length", -1), ("grpc.use_local_subchannel_pool", 1)]
@@ -210,9 +220,9 @@ async def simulate_one(address: str, envs: int, sync_every: int, all_here: Any) 
     unroll.observation[...] = np.random.default_rng(os.getpid()).integers(0, 4, unroll.observation.shape)
     async with grpc.aio.insecure_channel(address, options=options) as channel:
         stream = channel.stream_stream(METHOD)()
-        await stream.write(pack_talk(Kind.HELLO, {"protocol": PROTOCOL, "name": "simulated"}))
-        who = talk(unpack(await stream.read()), Kind.WELCOME)["actor"]
-        await stream.write(pack_talk(Kind.READY, {"layout": layout.digest}))
+        await stream.write(pack_json(Kind.HELLO, {"protocol": PROTOCOL, "name": "simulated"}))
+        who = unpack_json(unpack(await stream.read()), Kind.WELCOME)["actor"]
+        await stream.write(pack_json(Kind.READY, {"layout": layout.digest}))
         await all_here.wait()
         limit = number = 0
         while True:

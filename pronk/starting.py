@@ -10,7 +10,7 @@ import torch
 
 from pronk.actor import specs_for
 from pronk.config import Config, ResolvedConfig, decided, load_config, plain_yaml, record, resolve, validate
-from pronk.config.automatic import chosen
+from pronk.config.automatic import chosen, depends_on_environment
 from pronk.config.resolved import ONLY, Rank, check_resolved
 from pronk.device import choose_device
 from pronk.envs import probe_spec
@@ -66,9 +66,7 @@ def train(
     spec = spec_of(config)
     for note in spec.notes:
         say(note)
-    was_open, config = config, decided(config, spec)
-    if config != was_open:
-        say(chosen(config, spec))
+    has_choice, config = depends_on_environment(config), decided(config, spec)
     resolved = resolve(config, rendezvous)
     check_resolved(resolved)
     check_teams(resolved, spec)
@@ -82,6 +80,8 @@ def train(
         else:
             run = RunDirectory.create(recorded, Path(run_dir) if run_dir else None, name or config.env.id)
         with run.locked():
+            if has_choice and display is not None:
+                say(chosen(config, spec))
             training = Training(resolved, recorded, run, learner, resume, say, group)
             group.announce(config.to_yaml(), str(run.path), run.logs)
             try:

@@ -20,6 +20,7 @@ from pronk.actors.remote_count import RemoteCount
 from pronk.actors.status import ActorState
 from pronk.config import ResolvedConfig
 from pronk.processes.messages import ActorJoined, ActorLeft, Listening, Message
+from pronk.processes.reporting import report
 from pronk.processes.restarts import RestartPolicy
 from pronk.processes.supervisor import Child, Start, SupervisedProcess
 from pronk.transport import LearnerPort
@@ -134,6 +135,7 @@ class GatewayProcess:
         if self._setup.config.gateway.address is not None:
             kinds = [*(["TLS"] if self._pass.tls else []), *(["token"] if self._pass.token else [])]
             self._setup.say(f"listening on {self._address} ({', '.join(kinds) or 'no TLS, no token'})")
+            report(Listening(self._address))
 
     def watch(self) -> None:
         """Handle what the gateway reports; restart it if it died or hangs."""

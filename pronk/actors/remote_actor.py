@@ -18,6 +18,8 @@ from pronk.config import ResolvedConfig
 from pronk.layout import UnrollLayout
 from pronk.processes.failures import user_code
 from pronk.processes.freed_memory import keep_freed_memory
+from pronk.processes.messages import Joined
+from pronk.processes.reporting import report
 from pronk.processes.restarts import RestartPolicy
 from pronk.transport import Closed
 from pronk.transport.grpc_actor import Connection, GrpcActorPort, Lost
@@ -78,6 +80,7 @@ class RemoteActor:
                 index = welcome["actor"]
                 with make_actor(config, make_port, index, welcome["life"], welcome["generation"]) as actor:
                     self.tell(f"joined {self.address} as actor {index}: {describe(config)}")
+                    report(Joined(index))
                     while True:
                         self._play_until_closed(actor, config)
                         if connection.finished:

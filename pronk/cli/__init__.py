@@ -8,7 +8,7 @@ import pronk.cli.train
 import pronk.cli.learner
 import pronk.cli.actor
 import pronk.cli.launch
-import pronk.cli.attend
+import pronk.cli.runner
 import pronk.cli.evaluate
 import pronk.cli.watch
 import pronk.cli.runs

@@ -29,27 +29,26 @@ def launch(
         str | None, typer.Option(metavar="DIR", help="Where to work there; it must exist [default: the user's home].")
     ] = None,
     ssh_config: Annotated[Path | None, typer.Option(metavar="FILE", help="For `ssh -F`.")] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing but errors.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")] = False,
 ) -> None:
     """Train on the machines of a list, over SSH.
 
-    `pronk launch pong --hosts hosts.csv` starts the learners and actors that the file lists, brings back what dies, and
-    copies the run directory here while it grows. A row is `role,host,port,user,key file,devices,count`, such as
+    `pronk launch pong --hosts hosts.csv` starts the learners and actors that the file lists, restarts those that die,
+    and copies the run directory here while it grows. A row is `role,host,port,user,key file,devices,count`, such as
     `learner,alpha,,,,0,1` or `actor,beta,2222,alice,~/.ssh/id_beta,,8`. Actors join learners in turn. Ctrl-C writes a
-    checkpoint and leaves nothing running there. Every machine needs Pronk and a way in without a password.
+    checkpoint and leaves nothing running there. Every machine needs Pronk and a login without a password.
     """
+    from pronk.cluster.cluster_run import train_on_cluster
     from pronk.cluster.hosts import read_hosts
-    from pronk.cluster.launching import launch as launch_fleet
-    from pronk.cluster.launching import ssh_posts
+    from pronk.cluster.ssh import ssh_placements
 
     rows = read_hosts(hosts)
     config, title, run_dir = plan_of(source, overrides, seed, resume, run_dir)
-    posts = {role: ssh_posts(rows, role, program, remote_dir, ssh_config) for role in ("learner", "actor")}
     display, say = display_for(title, config, quiet)
-    summary = launch_fleet(
+    summary = train_on_cluster(
         config,
-        posts["learner"],
-        posts["actor"],
+        ssh_placements(rows, "learner", program, remote_dir, ssh_config),
+        ssh_placements(rows, "actor", program, remote_dir, ssh_config),
         run_dir=run_dir,
         name=title,
         resume=resume,

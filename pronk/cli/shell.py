@@ -16,6 +16,8 @@ from rich.text import Text
 
 from pronk.config.renamed import RenamedKey
 from pronk.processes.interrupts import INTERRUPTED
+from pronk.processes.messages import Failed
+from pronk.processes.reporting import report
 from pronk.types import Failure, UserError
 
 FAILED, MISTAKE = 1, 2  # exit codes
@@ -102,6 +104,7 @@ def main() -> None:
             word, message, code = "error:", error.format_message(), MISTAKE
         else:
             raise
+        report(Failed(message, mistake=code == MISTAKE))
         if message:  # empty if typer has printed its help instead
             err.print(Text(word, "red"), Text(message), soft_wrap=True)
         raise SystemExit(code) from None

@@ -6,6 +6,7 @@ from rich.table import Table
 
 from pronk.cli.shell import Overrides, Source, app, out, warn
 from pronk.config import decided, load_config, preset_names
+from pronk.config.automatic import depends_on_environment
 from pronk.types import UserError
 
 
@@ -15,13 +16,14 @@ def show(source: Source, overrides: Overrides = None) -> None:
 
     Settings that follow from the environment are decided as they would be for training.
     """
-    from pronk.envs import probe_spec
-
     config = load_config(source, overrides)
-    try:
-        config = decided(config, probe_spec(config))
-    except UserError as error:  # such as a package that is not installed: what is known is shown all the same
-        warn(f"some settings stay auto, because the environment cannot be made here: {error}")
+    if depends_on_environment(config):
+        from pronk.envs import probe_spec
+
+        try:
+            config = decided(config, probe_spec(config))
+        except UserError as error:  # such as a package that is not installed: what is known is shown all the same
+            warn(f"some settings stay auto, because the environment cannot be made here: {error}")
     print(config.to_yaml(), end="")
 
 

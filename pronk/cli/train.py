@@ -107,8 +107,17 @@ def start(
         summary = run_training(config, run_dir=run_dir, name=title, resume=resume, display=display, say=say)
     except TrainingInterrupted as interrupted:
         summary = interrupted.summary
-    where = " cluster=ray" if config.cluster.name == "ray" else ""
-    end_with(summary, quiet, f"pronk train {{}} --resume{where}")
+    end_with(summary, quiet, " ".join(["pronk train {} --resume", *cluster_overrides(config)]))
+
+
+def cluster_overrides(config: Config) -> list[str]:
+    """Return what a resumed run on a Ray cluster must be given again, because it is not saved with the run."""
+    if config.cluster.name == "local":
+        return []
+    changed = config.cluster.model_dump(exclude_defaults=True)
+    name = changed.pop("name")
+    settings = [f"cluster.{key}={value}" for key, value in changed.items()]
+    return [shlex.quote(one) for one in [f"cluster={name}", *settings, f"actors.count={config.actors.count}"]]
 
 
 def with_seed(overrides: list[str] | None, seed: int | None) -> list[str]:

@@ -1,11 +1,11 @@
-"""A run whose processes live on many machines.
+"""SEAM: how the processes of a run get to other machines. `base.py` has the protocol; `ssh.py` and `ray_cluster.py`.
 
-      this machine                      each other machine, one per process
-      Fleet --connect--> (ssh | ray) ==> Attendant --starts--> pronk learner | pronk actor
-        ^--------- events: here, started, line, file, exit ------'
+      this machine                                      each other machine, once per process
+      ClusterRun --> RemoteWorker --(ssh | ray)-->  ProcessRunner --starts--> pronk learner | pronk actor
+          ^                                               |                        |
+          '--- typed messages (processes/messages.py) ----'<--- Listening, Joined, Failed
 
-The fleet decides (`fleet.py`), a carrier reaches the machines (`ssh.py`, `ray_cluster.py`), and an attendant there
-looks after one process: it passes on what the process prints and what it writes to its run directory, and ends it when
-the fleet says so or is gone. Unrolls and parameters do not come this way: they travel between actors and learners over
-gRPC.
+`ClusterRun` decides what runs where and what is restarted. A `ProcessRunner` on the other machine runs one process, and
+forwards its messages, its output and the changes of its run directory. It stops the process when told to, or when the
+connection is gone. Unrolls and parameters do not come this way: they travel between actors and learners over gRPC.
 """

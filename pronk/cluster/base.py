@@ -1,54 +1,42 @@
-"""What the fleet asks of whatever carries it to other machines."""
+"""The protocol of a way to reach other machines."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
 
-Event = dict[str, Any]
-"""One of {"here": ...}, {"started": pid, "shared": bool}, {"line": text}, {"file": path, ...}, {"gone": path},
-{"exit": code} and, where the carrier itself failed, {"lost": why}. Plain values only."""
-
-FILES, FILES_VARIABLE = "{files}", "PRONK_FILES"
-"""In a job's arguments, and in its environment: the private folder that its files are put in."""
+from pronk.processes.messages import Message, RunCommand
 
 
-@dataclass(frozen=True)
-class Job:
-    """What an attendant shall run."""
+class RemoteProcess(Protocol):
+    """A connection to a `ProcessRunner` on another machine, for one process. A restart needs a new one."""
 
-    arguments: list[str]
-    """Of `pronk`."""
-    environment: dict[str, str] = field(default_factory=dict, repr=False)
-    files: dict[str, str] = field(default_factory=dict, repr=False)
-    run: str | None = None
-    """The run directory there, to be mirrored here."""
-    marker: str | None = None
-    """A file beside the run directory; if it exists there, both machines see the same directory."""
-    go_on: list[str] | None = None
-    """Arguments to use instead where the run directory has a checkpoint. One without is removed: it was left by a
-    learner that died too early."""
-
-    def plain(self) -> dict[str, Any]:
-        """As JSON can hold it."""
-        return asdict(self)
-
-
-class Attended(Protocol):
-    """A process on another machine, seen from here."""
-
-    def start(self, job: Job) -> None:
-        """Once, after the event `here`."""
+    def run(self, command: RunCommand) -> None:
+        """Start the process. Called once, after the message `RunnerReady`."""
         ...
 
-    def events(self) -> list[Event]:
-        """What has happened since, without waiting. The last event is `exit` or `lost`."""
+    def receive(self) -> list[Message]:
+        """Return the messages since the last call, without waiting. The last one ever is `Exited` or `RunnerLost`."""
         ...
 
     def stop(self) -> None:
-        """Ask for an orderly end."""
+        """Ask the process to save its work and end."""
         ...
 
-    def drop(self) -> None:
-        """Leave it; the other side then ends the process, in order if it can."""
+    def close(self) -> None:
+        """Close the connection. The other side then ends the process, if it still runs."""
         ...
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where one process is to run."""
+
+    label: str
+    """What users call the machine."""
+    connect: Callable[[], RemoteProcess]
+    host: str | None = None
+    """Name or address at which other machines reach it; None: `RunnerReady` has it."""
+    devices: str | None = None
+    """Value for CUDA_VISIBLE_DEVICES; None: leave it as it is."""

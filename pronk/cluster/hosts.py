@@ -1,4 +1,4 @@
-"""hosts.csv: which machines take part, and as what."""
+"""hosts.csv: the machines of `pronk launch`, and what runs on each."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class Host:
     user: str | None = None
     key_file: str | None = None
     devices: str | None = None
-    """As CUDA_VISIBLE_DEVICES has it."""
+    """GPUs, as in CUDA_VISIBLE_DEVICES."""
     count: int = 1
-    """Processes of this role there."""
+    """Processes of this role on the host."""
 
     def devices_of(self, index: int) -> str | None:
-        """One process per device where there are as many of both, else all devices for all."""
+        """Return the devices of one process: one each if there are as many as processes, else all."""
         if not self.devices:
             return self.devices
         each = self.devices.replace(",", " ").split()
@@ -36,7 +36,7 @@ class Host:
 
 
 def read_hosts(path: Path) -> list[Host]:
-    """Every row; mistakes name the line."""
+    """Return all rows. Raises UserError with the line number."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
@@ -54,12 +54,12 @@ def read_hosts(path: Path) -> list[Host]:
         hosts.append(as_host(dict(zip(header, cells, strict=False)), f"{path}, line {number}"))
     for role in ROLES:
         if not any(host.role == role for host in hosts):
-            raise UserError(f"{path}: no row has the role {role}; at least one has to")
+            raise UserError(f"{path}: no row has the role {role}; at least one is needed")
     return hosts
 
 
 def check_header(header: list[str], path: Path) -> None:
-    """Known columns, and those that every row needs."""
+    """Raise UserError for an unknown, missing or duplicate column."""
     for name in header:
         if "password" in name or "passphrase" in name:
             raise UserError(f"{path}: passwords do not belong in a file; use `key file`, an SSH agent or ~/.ssh/config")
@@ -69,11 +69,11 @@ def check_header(header: list[str], path: Path) -> None:
         if name not in header:
             raise UserError(f"{path}: the column {name!r} is missing; the first line should be {','.join(COLUMNS)}")
     if len(set(header)) < len(header):
-        raise UserError(f"{path}: a column is there twice")
+        raise UserError(f"{path}: a column appears twice")
 
 
 def as_host(row: dict[str, str], where: str) -> Host:
-    """One row, checked."""
+    """Return one row as a host. Raises UserError."""
     role, host = row["role"].lower(), row["host"]
     if role not in ROLES:
         raise UserError(f"{where}: role {row['role']!r} is neither learner nor actor{nearest(role, ROLES)}")
@@ -95,7 +95,7 @@ def as_host(row: dict[str, str], where: str) -> Host:
 
 
 def whole_number(row: dict[str, str], column: str, where: str) -> int | None:
-    """None where the cell is empty."""
+    """Return the value of a cell, None if it is empty."""
     text = row.get(column, "")
     if not text:
         return None

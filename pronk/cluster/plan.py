@@ -1,4 +1,4 @@
-"""What each process of a fleet is told to do."""
+"""The command of each process of a run on other machines."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pronk.cluster.base import FILES, FILES_VARIABLE, Job
-from pronk.cluster.keys import SERVER_NAME, Keys
+from pronk.cluster.credentials import SERVER_NAME, RunCredentials
+from pronk.cluster.process_runner import FILES, FILES_VARIABLE
 from pronk.config import Config, load_config
 from pronk.config.trees import flat
+from pronk.processes.messages import RunCommand
 from pronk.transport.security import TOKEN_VARIABLE, is_loopback
 from pronk.types import UserError
 
@@ -19,16 +20,18 @@ CERTIFICATE, PRIVATE_KEY, CONFIG = "certificate.pem", "key.pem", "run.yaml"
 
 
 @dataclass(frozen=True)
-class Seat:
-    """Where one learner is: known once its attendant is there."""
+class LearnerHost:
+    """The machine of one learner."""
 
     host: str
-    """As actors and other learners reach it."""
+    """Name at which actors and other learners reach it."""
     free_port: int
     cores: int
-    actors_beside: int
-    rank_here: int
-    count_here: int
+    actors: int
+    """That run on the same machine."""
+    local_rank: int
+    """Of this learner among those of the same machine."""
+    local_learners: int
     devices: str | None = None
 
 
@@ -39,61 +42,67 @@ def changed_since(run: Path, config: Config) -> list[str]:
 
 
 class Plan:
-    """From one configuration to the jobs of all learners and actors."""
+    """Makes the commands of all learners and actors from one configuration."""
 
-    def __init__(self, config: Config, keys: Keys, run: str, marker: str, resume: bool) -> None:
-        """`run` is the run directory on the learners' machines."""
+    def __init__(self, config: Config, credentials: RunCredentials, run: str, marker: str, resume: bool) -> None:
+        """`run` is the run directory on the machine of learner 0."""
         given = config.gateway
         if given.certificate or given.private_key or given.client_ca or given.token_file:
-            raise UserError("a fleet makes a certificate and a token of its own; leave out those of gateway")
+            raise UserError(
+                "training on other machines makes a certificate and a token by itself; drop gateway.certificate, "
+                "gateway.private_key, gateway.client_ca and gateway.token_file"
+            )
         if config.transport.name == "local":
-            raise UserError("transport=local is one process; a fleet needs transport=shared_memory")
-        self._config, self._keys, self._run, self._marker = config, keys, run, marker
+            raise UserError("transport=local is one process; other machines need transport=shared_memory")
+        self._config, self._credentials, self._run, self._marker = config, credentials, run, marker
         self._resume = resume
         self._overrides = changed_since(Path(run), config) if resume else []
 
-    def learner(self, rank: int, seats: list[Seat], again: bool) -> Job:
-        """One of `seats`. `again`: it has been started before."""
-        seat = seats[rank]
-        environment = {TOKEN_VARIABLE: self._keys.token}
-        if seat.devices is not None:
-            environment["CUDA_VISIBLE_DEVICES"] = seat.devices
-        changes = self._changes(seats)
-        group = [f"learners.count={len(seats)}"]
-        if len(seats) > 1:
-            meeting = self._config.learners.address or f"{seats[0].host}:{seats[0].free_port}"
-            group += [f"learners.rank={rank}", f"learners.address={meeting}"]
-            environment |= {"LOCAL_RANK": str(seat.rank_here), "LOCAL_WORLD_SIZE": str(seat.count_here)}
+    def learner(self, rank: int, hosts: list[LearnerHost], restart: bool) -> RunCommand:
+        """Return the command of one learner. `restart`: it has been started before."""
+        host = hosts[rank]
+        environment = {TOKEN_VARIABLE: self._credentials.token}
+        if host.devices is not None:
+            environment["CUDA_VISIBLE_DEVICES"] = host.devices
+        changes = self._changes(hosts)
+        group = [f"learners.count={len(hosts)}"]
+        if len(hosts) > 1:
+            rendezvous = self._config.learners.address or f"{hosts[0].host}:{hosts[0].free_port}"
+            group += [f"learners.rank={rank}", f"learners.address={rendezvous}"]
+            environment |= {"LOCAL_RANK": str(host.local_rank), "LOCAL_WORLD_SIZE": str(host.local_learners)}
         changed = [f"{key}={value}" for key, value in changes.items()]
-        go_on = ["learner", self._run, "--resume", *self._overrides, *changed, *group]
+        resume = ["learner", self._run, "--resume", *self._overrides, *changed, *group]
         begin = ["learner", f"{FILES}/{CONFIG}", "--run-dir", self._run, *group]
         config = self._config.replace({"cluster": {}, "learners": {}, **changes})
-        files = {CERTIFICATE: self._keys.certificate, PRIVATE_KEY: self._keys.private_key, CONFIG: config.to_yaml()}
-        first = rank == 0
-        return Job(
-            go_on if first and self._resume else begin,
+        first = rank == 0  # has the run directory
+        return RunCommand(
+            resume if first and self._resume else begin,
             environment,
-            files,
+            {
+                CERTIFICATE: self._credentials.certificate,
+                PRIVATE_KEY: self._credentials.private_key,
+                CONFIG: config.to_yaml(),
+            },
             run=self._run if first else None,
             marker=self._marker if first else None,
-            go_on=go_on if first and again else None,
+            resume_arguments=resume if first and restart else None,
         )
 
-    def actor(self, address: str, devices: str | None) -> Job:
-        """One that plays for the learner at this address."""
-        environment = {TOKEN_VARIABLE: self._keys.token, "CUDA_VISIBLE_DEVICES": devices or ""}
+    def actor(self, address: str, devices: str | None) -> RunCommand:
+        """Return the command of an actor of the learner at this address."""
+        environment = {TOKEN_VARIABLE: self._credentials.token, "CUDA_VISIBLE_DEVICES": devices or ""}
         arguments = ["actor", address, "--ca", f"{FILES}/{CERTIFICATE}", "--server-name", SERVER_NAME]
-        return Job(arguments, environment, {CERTIFICATE: self._keys.certificate})
+        return RunCommand(arguments, environment, {CERTIFICATE: self._credentials.certificate})
 
-    def _changes(self, seats: list[Seat]) -> dict[str, Any]:
-        """Of the configuration, on top of the user's."""
-        nearby = all(is_loopback(seat.host) for seat in seats)
+    def _changes(self, hosts: list[LearnerHost]) -> dict[str, Any]:
+        """Return what a learner on another machine needs besides the user's configuration."""
+        local = all(is_loopback(one.host) for one in hosts)
         changes: dict[str, Any] = {
-            "gateway.address": self._config.gateway.address or f"{LOOPBACK if nearby else EVERYWHERE}:0",
+            "gateway.address": self._config.gateway.address or f"{LOOPBACK if local else EVERYWHERE}:0",
             "gateway.certificate": f"${FILES_VARIABLE}/{CERTIFICATE}",
             "gateway.private_key": f"${FILES_VARIABLE}/{PRIVATE_KEY}",
             "actors.count": 0,
         }
-        if len(seats) == 1 and self._config.learner.threads == "auto":
-            changes["learner.threads"] = max(1, seats[0].cores - seats[0].actors_beside)
+        if len(hosts) == 1 and self._config.learner.threads == "auto":
+            changes["learner.threads"] = max(1, hosts[0].cores - hosts[0].actors)
         return changes

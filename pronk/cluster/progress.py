@@ -1,4 +1,4 @@
-"""What a person sees of a fleet: the training's own display, fed from its metrics, and who is up."""
+"""What users see of a run on other machines: the display of `pronk train`, fed from metrics.jsonl, and who is up."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from pronk.cluster.members import Member
+from pronk.cluster.remote_worker import RemoteWorker, State
 from pronk.sinks import Sink
 from pronk.sinks.console import Display, PlainLines
 
-LOOK_SECONDS = 0.5
+SHOW_SECONDS = 0.5
 
 
 class Progress:
@@ -21,23 +21,24 @@ class Progress:
 
     def __init__(self, metrics: Path, display: Sink | None, say: Callable[[str], None]) -> None:
         self._metrics, self._display, self.say = metrics, display, say
-        self._position, self._looked = (metrics.stat().st_size if metrics.exists() else 0), 0.0
-        self._told = ""
+        self._position = metrics.stat().st_size if metrics.exists() else 0
+        self._shown_at = 0.0
+        self._hosts = ""
 
-    def look(self, learners: list[Member], actors: list[Member]) -> None:
-        """Show what is new, if it is time."""
-        if time.monotonic() - self._looked < LOOK_SECONDS:
+    def show(self, learners: list[RemoteWorker], actors: list[RemoteWorker]) -> None:
+        """Show what is new, if it is time to."""
+        if time.monotonic() - self._shown_at < SHOW_SECONDS:
             return
-        self._looked = time.monotonic()
-        self._follow()
-        told = who_is_up(learners, actors)
-        if told != self._told and isinstance(self._display, Display | PlainLines):
-            self._told = told
-            self._display.note("hosts", told)
+        self._shown_at = time.monotonic()
+        self._show_metrics()
+        hosts = describe_hosts(learners, actors)
+        if hosts != self._hosts and isinstance(self._display, Display | PlainLines):
+            self._hosts = hosts
+            self._display.note("hosts", hosts)
 
-    def _follow(self) -> None:
+    def _show_metrics(self) -> None:
         with contextlib.suppress(OSError, ValueError), open(self._metrics, "rb") as file:
-            if self._metrics.stat().st_size < self._position:  # a resumed run forgets lines after its checkpoint
+            if self._metrics.stat().st_size < self._position:  # a resumed run drops lines after its checkpoint
                 self._position = 0
             file.seek(self._position)
             *lines, _ = file.read().split(b"\n")
@@ -46,14 +47,13 @@ class Progress:
                 self._display.write(json.loads(lines[-1]))
 
 
-def who_is_up(learners: list[Member], actors: list[Member]) -> str:
-    """`learner: alpha; actors: 6 of 8 up (beta 4, gamma 2 of 4)`."""
-    up = [member for member in learners if member.state == "started"]
-    playing = Counter(member.place for member in actors if member.state == "started")
-    wanted = Counter(member.place for member in actors)
+def describe_hosts(learners: list[RemoteWorker], actors: list[RemoteWorker]) -> str:
+    """Return `learner: alpha; actors: 6 of 8 up (beta 4, gamma 2 of 4)`."""
+    up = Counter(actor.label for actor in actors if actor.state is State.UP)
+    wanted = Counter(actor.label for actor in actors)
     each = ", ".join(
-        f"{place} {playing[place]}" if playing[place] == count else f"{place} {playing[place]} of {count}"
-        for place, count in wanted.items()
+        f"{label} {up[label]}" if up[label] == count else f"{label} {up[label]} of {count}"
+        for label, count in wanted.items()
     )
-    who = ", ".join(dict.fromkeys(member.place for member in up)) or "none yet"
-    return f"learner: {who}; actors: {sum(playing.values())} of {len(actors)} up ({each})"
+    labels = ", ".join(dict.fromkeys(learner.label for learner in learners if learner.is_running)) or "none yet"
+    return f"learner: {labels}; actors: {up.total()} of {len(actors)} up ({each})"

@@ -1,112 +1,135 @@
-"""Attendants over the system's ssh: its agent, its known hosts and its configuration count."""
+"""Processes on other machines over the system's `ssh`, with its agent, known hosts and configuration."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shlex
 import subprocess
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
-from pronk.cluster.base import Event, Job
+from pronk.cluster.base import Placement
 from pronk.cluster.hosts import Host
+from pronk.processes.channel import Channel, ChannelClosed
+from pronk.processes.messages import Alive, Exited, Message, Output, RunCommand, RunnerLost, Stop, decode
+from pronk.types import UserError
 
-ALIVE_SECONDS = 5.0
-MOST_BYTES = 8 << 20  # taken at once, so that nobody else waits long
+ALIVE_SECONDS = 5.0  # between two signs of life to the other side
+CLOSE_SECONDS = 3.0  # for ssh to end by itself
 OPTIONS = ("BatchMode=yes", "ConnectTimeout=20", "ServerAliveInterval=10", "ServerAliveCountMax=3")
 
 
-class OverSsh:
-    """One ssh per process."""
+class SshProcess:
+    """A process that `ssh HOST pronk runner` runs on another machine; see `RemoteProcess`."""
 
     def __init__(self, host: Host, program: str, folder: str | None, ssh_config: Path | None) -> None:
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115
-        self._said_alive = time.monotonic()
-        self._buffer = bytearray()
-        self._ended = False
-        self._process = subprocess.Popen(
-            command(host, program, folder, ssh_config),
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed in `close`
+        self._ssh = subprocess.Popen(
+            ssh_command(host, program, folder, ssh_config),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
-            start_new_session=True,  # the terminal's Ctrl-C is the fleet's business
+            start_new_session=True,  # the terminal's Ctrl-C is not for ssh
         )
-        assert self._process.stdout is not None
-        os.set_blocking(self._process.stdout.fileno(), False)
+        assert self._ssh.stdin is not None
+        assert self._ssh.stdout is not None
+        reader, writer = os.dup(self._ssh.stdout.fileno()), os.dup(self._ssh.stdin.fileno())
+        self._channel = Channel(reader, writer, message_or_output)
+        self._ssh.stdin.close()
+        self._ssh.stdout.close()
+        self._alive_at = time.monotonic()
+        self._ended = False
 
-    def start(self, job: Job) -> None:
-        """See `Attended`."""
-        self._say({"start": job.plain()})
+    def run(self, command: RunCommand) -> None:
+        """See `RemoteProcess`."""
+        self._send(command)
 
-    def events(self) -> list[Event]:
-        """See `Attended`."""
+    def receive(self) -> list[Message]:
+        """See `RemoteProcess`."""
         if self._ended:
             return []
-        if time.monotonic() - self._said_alive > ALIVE_SECONDS:
-            self._said_alive = time.monotonic()
-            self._say({"alive": True})
-        assert self._process.stdout is not None
-        over = self._process.poll() is not None  # before the last look, so that nothing is missed
-        with contextlib.suppress(BlockingIOError):
-            while len(self._buffer) < MOST_BYTES and (chunk := os.read(self._process.stdout.fileno(), 1 << 20)):
-                self._buffer += chunk
-        over = over and len(self._buffer) < MOST_BYTES
-        *lines, rest = self._buffer.split(b"\n")
-        self._buffer = bytearray(rest)
-        happened: list[Event] = []
-        for line in lines:
-            try:
-                event = json.loads(line)
-            except ValueError:
-                event = None
-            # Anything else is a greeting of the remote shell.
-            happened.append(event if isinstance(event, dict) else {"line": line.decode(errors="replace")})
-        if any("exit" in event for event in happened):
-            self._ended = True
-        elif over:
-            self._ended = True
-            happened.append({"lost": self._why()})
-        return happened
+        if time.monotonic() - self._alive_at > ALIVE_SECONDS:
+            self._alive_at = time.monotonic()
+            self._send(Alive())
+        try:
+            messages = self._channel.receive()
+        except ChannelClosed:
+            messages = [RunnerLost(self._reason())]
+        self._ended = any(isinstance(message, Exited | RunnerLost) for message in messages)
+        return messages
 
     def stop(self) -> None:
-        """See `Attended`."""
-        self._say({"stop": True})
+        """See `RemoteProcess`."""
+        self._send(Stop())
 
-    def drop(self) -> None:
-        """See `Attended`. The closed line is what the other side hears."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        with contextlib.suppress(OSError):
-            self._process.stdin.close()
+    def close(self) -> None:
+        """See `RemoteProcess`. The runner finds its standard input closed."""
+        self._channel.close()
         try:
-            self._process.wait(0.5 if self._ended else 3.0)
+            self._ssh.wait(CLOSE_SECONDS)
         except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._process.stdout.close()
+            self._ssh.kill()
+            self._ssh.wait()
         self._errors.close()
         self._ended = True
 
-    def _say(self, message: dict[str, object]) -> None:
-        assert self._process.stdin is not None
-        with contextlib.suppress(OSError, ValueError):  # it is gone; `events` tells
-            self._process.stdin.write(json.dumps(message).encode() + b"\n")
-            self._process.stdin.flush()
+    def _send(self, message: Message) -> None:
+        with contextlib.suppress(ChannelClosed):  # `receive` finds that too
+            self._channel.send(message)
 
-    def _why(self) -> str:
+    def _reason(self) -> str:
+        """Return why ssh ended: its last line, if it wrote any."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._ssh.wait(CLOSE_SECONDS)
         self._errors.seek(0)
-        said = [line for line in self._errors.read().decode(errors="replace").splitlines() if line.strip()]
-        return said[-1].strip() if said else f"ssh ended with code {self._process.returncode}"
+        lines = [line for line in self._errors.read().decode(errors="replace").splitlines() if line.strip()]
+        return lines[-1].strip() if lines else f"ssh ended with code {self._ssh.returncode}"
 
 
-def command(host: Host, program: str, folder: str | None, ssh_config: Path | None) -> list[str]:
-    """ssh's arguments."""
-    place = [*(["-F", str(ssh_config)] if ssh_config else []), *(["-p", str(host.port)] if host.port else [])]
+def message_or_output(line: bytes) -> Message:
+    """Decode a line. One that is not a message was printed by the remote shell at login."""
+    try:
+        return decode(line)
+    except (ValueError, RecursionError):
+        return Output(line.decode(errors="replace"))
+
+
+def ssh_command(host: Host, program: str, folder: str | None, ssh_config: Path | None) -> list[str]:
+    """Return the command that starts a process runner on a host."""
+    config = [*(["-F", str(ssh_config)] if ssh_config else []), *(["-p", str(host.port)] if host.port else [])]
     key = ["-i", str(Path(host.key_file).expanduser()), "-o", "IdentitiesOnly=yes"] if host.key_file else []
     options = [word for option in OPTIONS for word in ("-o", option)]
     target = f"{host.user}@{host.host}" if host.user else host.host
-    there = f"cd {shlex.quote(folder)} && " if folder else ""
-    return ["ssh", "-T", *place, *key, *options, target, f"{there}exec {program} attend"]
+    change_folder = f"cd {shlex.quote(folder)} && " if folder else ""
+    return ["ssh", "-T", *config, *key, *options, target, f"{change_folder}exec {program} runner"]
+
+
+def ssh_placements(
+    hosts: list[Host], role: str, program: str, folder: str | None, ssh_config: Path | None
+) -> list[Placement]:
+    """Return one placement per process of this role."""
+
+    def connect(host: Host) -> Callable[[], SshProcess]:
+        return lambda: SshProcess(host, program, folder, ssh_config)
+
+    return [
+        Placement(host.host, connect(host), name, host.devices_of(index))
+        for host in hosts
+        if host.role == role
+        for name in [host_name(host, ssh_config)]
+        for index in range(host.count)
+    ]
+
+
+def host_name(host: Host, ssh_config: Path | None) -> str:
+    """Return the name by which other machines know a host: `HostName` in ssh's configuration, if it is there."""
+    command = ["ssh", "-G", *(["-F", str(ssh_config)] if ssh_config else []), host.host]
+    try:
+        settings = subprocess.run(command, capture_output=True, text=True).stdout.splitlines()
+    except FileNotFoundError:
+        raise UserError("the program ssh is not installed") from None
+    names = [line.split(" ", 1)[1] for line in settings if line.startswith("hostname ")]
+    return names[0] if names else host.host

@@ -40,6 +40,11 @@ def decided(config: Config, spec: EnvSpec | None = None) -> Config:
     return config.replace({path: value for path, value in rules.items() if config.at(path) == "auto"})
 
 
+def depends_on_environment(config: Config) -> bool:
+    """Return whether any setting waits for the environment's spaces."""
+    return any(config.at(path) == "auto" for path in VECTORS)
+
+
 def sees_images(spec: EnvSpec) -> bool:
     """Return whether any entry of the observation is a picture."""
     return any(is_image(leaf) for _, leaf in leaves(spec.observation))

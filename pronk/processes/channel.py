@@ -11,7 +11,7 @@ import os
 import select
 import socket
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from pronk.processes.messages import Message, decode, encode
@@ -30,9 +30,9 @@ class ChannelClosed(Exception):  # noqa: N818 - not an error by itself: what it 
 class Channel:
     """One end of a channel. Not thread-safe."""
 
-    def __init__(self, reader: int, writer: int | None = None) -> None:
-        """Take over two descriptors, or one for both directions."""
-        self._reader, self._writer = reader, reader if writer is None else writer
+    def __init__(self, reader: int, writer: int | None = None, decode: Callable[[bytes], Message] = decode) -> None:
+        """Take over two descriptors, or one for both directions. `decode` raises ValueError for a line it refuses."""
+        self._reader, self._writer, self._decode = reader, reader if writer is None else writer, decode
         for descriptor in (self._reader, self._writer):
             os.set_blocking(descriptor, False)
             os.set_inheritable(descriptor, False)
@@ -54,6 +54,11 @@ class Channel:
         if len(self._unsent) > MOST_BYTES:
             raise ChannelClosed("the other side does not read")
         self.flush(seconds)
+
+    @property
+    def is_flushed(self) -> bool:
+        """Whether the other side's buffer has taken all that was sent."""
+        return not self._unsent
 
     def flush(self, seconds: float = 0.0) -> None:
         """Send what is left of earlier messages, as far as there is room within `seconds`."""
@@ -122,7 +127,7 @@ class Channel:
             self._unread += data
         *lines, self._unread = self._unread.split(b"\n")
         try:
-            self._inbox += map(decode, lines)
+            self._inbox += map(self._decode, lines)
             if len(self._unread) > MOST_BYTES:
                 raise ValueError
         except (ValueError, RecursionError):

@@ -129,7 +129,10 @@ def stack_of(process: subprocess.Popen[bytes], log: Path) -> str:
 
 
 def tail(log: Path, lines: int = 15) -> str:
-    """Return the end of a log."""
-    with open(log, "rb") as file:
-        file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES))
-        return "\n".join(file.read().decode(errors="replace").splitlines()[-lines:]) or "(nothing)"
+    """Return the end of a log, or why it cannot be read."""
+    try:
+        with open(log, "rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES))
+            return "\n".join(file.read().decode(errors="replace").splitlines()[-lines:]) or "(nothing)"
+    except OSError as error:
+        return f"({error})"

@@ -91,6 +91,107 @@ class Evaluated(Message):
     """As in eval.jsonl."""
 
 
+# ---- between `pronk launch` or a Ray driver and a process on another machine (cluster/)
+
+
+@dataclass(frozen=True)
+class RunCommand(Message):
+    """To a process runner: start a `pronk` command."""
+
+    arguments: list[str]
+    environment: dict[str, str] = field(default_factory=dict, repr=False)
+    files: dict[str, str] = field(default_factory=dict, repr=False)
+    """Name -> content, for a private folder."""
+    run: str | None = None
+    """The run directory there, whose changes are sent back."""
+    marker: str | None = None
+    """A file beside the run directory. If it exists there, both machines have the same disk."""
+    resume_arguments: list[str] | None = None
+    """For a restart: arguments to use if the run directory has a checkpoint. One without is removed."""
+
+
+@dataclass(frozen=True)
+class Stop(Message):
+    """To a process runner: let the process save its work and end."""
+
+
+@dataclass(frozen=True)
+class RunnerReady(Message):
+    """A process runner waits for its command."""
+
+    free_port: int
+    cores: int
+    host: str | None = None
+    """Name at which other machines reach this one, if the runner knows it."""
+    label: str | None = None
+    """What users call the machine, if the runner knows it."""
+
+
+@dataclass(frozen=True)
+class Started(Message):
+    """The process runs."""
+
+    pid: int
+    shared: bool
+    """Whether both machines have the same run directory."""
+
+
+@dataclass(frozen=True)
+class Joined(Message):
+    """This actor plays for its learner."""
+
+    actor: int
+
+
+@dataclass(frozen=True)
+class Output(Message):
+    """A line that the process printed."""
+
+    line: str
+
+
+@dataclass(frozen=True)
+class FileChunk(Message):
+    """A part of a file in the run directory."""
+
+    path: str
+    offset: int
+    data: str
+    """In base64."""
+    appended: bool
+    """It follows what was sent before; else it is part of a new version of the file."""
+    last: bool
+
+
+@dataclass(frozen=True)
+class FileRemoved(Message):
+    """A file in the run directory is gone."""
+
+    path: str
+
+
+@dataclass(frozen=True)
+class FilesPresent(Message):
+    """All files that were in the run directory at the first scan."""
+
+    paths: list[str]
+
+
+@dataclass(frozen=True)
+class Exited(Message):
+    """The process has ended. The runner's last message."""
+
+    code: int
+    """As `subprocess.Popen.returncode`: negative for a signal."""
+
+
+@dataclass(frozen=True)
+class RunnerLost(Message):
+    """The connection to the runner is lost. Made on this side."""
+
+    reason: str
+
+
 # ---- between learner 0 and the others
 
 

@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import signal
 from dataclasses import dataclass
-from pathlib import Path
 
-from pronk.processes.child import tail
+from pronk.processes.messages import Failed
 
 CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE, signal.SIGILL, signal.SIGTRAP, signal.SIGSYS)
 
@@ -86,12 +85,13 @@ def reached(count: int, limit: int | None) -> bool:
     return limit is not None and count >= limit
 
 
-def end_by_exit(code: int, log: Path) -> End:
-    """Return why a process ended that reported nothing."""
-    try:
-        last_lines = tail(log)
-    except OSError as error:
-        last_lines = f"({error})"
+def end_by_failure(failed: Failed) -> End:
+    """Return why a process ended that reported its failure."""
+    return End(failed.cause, last_line(failed.cause), raised=True, is_mistake=failed.mistake)
+
+
+def end_by_exit(code: int, last_lines: str) -> End:
+    """Return why a process ended that reported nothing. `last_lines` are of its log."""
     brief = describe_exit(code)
     cause = f"{brief}; its log ends with:\n{last_lines}"
     crashed = -code in CRASHES
@@ -106,3 +106,8 @@ def describe_exit(code: int) -> str:
         return f"killed by {signal.Signals(-code).name}"
     except ValueError:  # a real-time signal
         return f"killed by signal {-code}"
+
+
+def last_line(text: str) -> str:
+    """Return the last line of a traceback, which names the error."""
+    return (text.splitlines() or ["unknown cause"])[-1]

@@ -25,7 +25,16 @@ from typing import Any
 from pronk.processes import child
 from pronk.processes.channel import Channel, ChannelClosed
 from pronk.processes.messages import Alive, Failed, Message, Run
-from pronk.processes.restarts import USUAL, End, RestartPolicy, Restarts, describe_exit, end_by_exit
+from pronk.processes.restarts import (
+    USUAL,
+    End,
+    RestartPolicy,
+    Restarts,
+    describe_exit,
+    end_by_exit,
+    end_by_failure,
+    last_line,
+)
 from pronk.types import Failure, UserError
 
 WATCH_SECONDS = 0.1  # polling costs a few system calls per child
@@ -138,10 +147,9 @@ class SupervisedProcess:
         if messages:
             return messages  # first what it did, then, at the next call, how it ended
         if self._reported is not None:
-            cause = self._reported.cause
-            self._end(End(cause, last_line(cause), raised=True, is_mistake=self._reported.mistake))
+            self._end(end_by_failure(self._reported))
         elif code is not None:
-            self._end(end_by_exit(code, self.spec.log))
+            self._end(end_by_exit(code, child.tail(self.spec.log)))
         elif self.spec.silent_seconds() > self.spec.timeout_seconds:
             self._end(self._hang(self.process))
         return []
@@ -236,8 +244,3 @@ class Supervisor:
         for one in self.children:
             one.poll()
         return True
-
-
-def last_line(text: str) -> str:
-    """Return the last line of a traceback, which names the error."""
-    return (text.splitlines() or ["unknown cause"])[-1]

@@ -13,15 +13,19 @@ class Closed(Exception):  # noqa: N818 - not an error: how everything stops
     """The other side is gone."""
 
 
-class ActorPort(Protocol):
-    """All that an actor sees of the world."""
+class ParameterReader(Protocol):
+    """All that a process needs that plays but does not train, such as an evaluator."""
 
     def parameters(self) -> Parameters:
-        """The newest."""
+        """Return the newest parameters. Raises `Closed`."""
         ...
 
+
+class ActorPort(ParameterReader, Protocol):
+    """All that an actor sees of the learner."""
+
     def unroll(self) -> AbstractContextManager[Unroll]:
-        """An empty unroll to fill in place, when one is free; leaving the block sends it (unless it raised)."""
+        """Wait for a free unroll to fill in place. Leaving the block sends it, unless it raised. Raises `Closed`."""
         ...
 
 
@@ -29,21 +33,21 @@ class LearnerPort(Protocol):
     """All that the learner sees of the actors."""
 
     def publish(self, parameters: Parameters) -> None:
-        """Hand newer parameters to every actor. The block is copied."""
+        """Make newer parameters available to every actor. The block is copied."""
         ...
 
     def unrolls(self, count: int) -> AbstractContextManager[list[Unroll]]:
-        """The next unrolls, oldest first, when so many are there; leaving the block frees them."""
+        """Wait for the next `count` unrolls, oldest first. Leaving the block frees them."""
         ...
 
     @property
     def waiting(self) -> int:
-        """Unrolls that are filled and not yet taken: who waits for whom."""
+        """Unrolls that are filled and not yet taken. Near `room`: actors wait; near 0: the learner waits."""
         ...
 
     room: int
-    """Unrolls that could be: the slots of all who play."""
+    """Slots of all actors that play: the most that `waiting` can be."""
 
 
 WhileWaiting = Callable[[], None]
-"""Called again and again while the learner waits for unrolls: lets the one thread watch its actors, or be one."""
+"""Called repeatedly while the learner waits for unrolls, to watch its actors or, in one process, to advance one."""

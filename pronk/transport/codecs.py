@@ -9,16 +9,16 @@ import numpy as np
 
 from pronk.types import UserError
 
-COMPRESSIONS = ("none", "lz4", "zstd")  # the place is the number in a frame
+COMPRESSIONS = ("none", "lz4", "zstd")  # a frame has the index
 DTYPES = ("float32", "bfloat16", "float16")
 
 
-class BadBody(Exception):  # noqa: N818 - what was found
-    """Bytes that do not decode to what was announced."""
+class InvalidBody(Exception):  # noqa: N818 - not an error of this process
+    """The bytes do not decode to what the header announced."""
 
 
 def compressor(name: str) -> Callable[[Any], bytes]:
-    """Bytes -> fewer bytes."""
+    """Return a function that compresses bytes. Raises UserError if its package is not installed."""
     if name == "lz4":
         block = library("lz4.block", "lz4")
         return lambda data: block.compress(data, store_size=False)
@@ -28,7 +28,7 @@ def compressor(name: str) -> Callable[[Any], bytes]:
 
 
 def decompress(encoding: int, body: memoryview, nbytes: int) -> Any:
-    """The `nbytes` bytes that were compressed. Never more memory than that, whatever the body claims."""
+    """Return the `nbytes` bytes that were compressed. Never allocates more, whatever the body claims."""
     name = COMPRESSIONS[encoding] if encoding < len(COMPRESSIONS) else "?"
     try:
         if name == "lz4":
@@ -36,23 +36,23 @@ def decompress(encoding: int, body: memoryview, nbytes: int) -> Any:
         elif name == "zstd":
             zstandard = library("zstandard", "zstd")
             if zstandard.frame_content_size(body) != nbytes:
-                raise BadBody("a compressed unroll of another size")
+                raise InvalidBody("a compressed unroll of another size")
             data = zstandard.ZstdDecompressor().decompress(body)
         elif name == "none":
             data = body
         else:
-            raise BadBody(f"unknown compression {encoding}")
-    except (BadBody, UserError):
+            raise InvalidBody(f"unknown compression {encoding}")
+    except (InvalidBody, UserError):
         raise
-    except Exception:  # each library has errors of its own
-        raise BadBody(f"an unroll that {name} cannot decompress") from None
+    except Exception:  # each library raises its own kinds
+        raise InvalidBody(f"an unroll that {name} cannot decompress") from None
     if len(data) != nbytes:
-        raise BadBody(f"an unroll of {len(data):,} bytes where {nbytes:,} were due")
+        raise InvalidBody(f"an unroll of {len(data):,} bytes where {nbytes:,} were expected")
     return data
 
 
 def shrink(block: np.ndarray, dtype: str) -> bytes:
-    """A block of float32 weights, as it travels."""
+    """Return a block of float32 weights as bytes of the given type."""
     if dtype == "float16":
         most = np.finfo(np.float16).max
         return np.clip(block.view(np.float32), -most, most).astype(np.float16).tobytes()
@@ -64,9 +64,9 @@ def shrink(block: np.ndarray, dtype: str) -> bytes:
 
 
 def grow(body: memoryview, dtype: str, block: np.ndarray) -> None:
-    """The inverse, into a block that is there."""
+    """Write bytes from `shrink` into a block of float32 weights."""
     if len(body) != block.nbytes // (1 if dtype == "float32" else 2):
-        raise BadBody(f"parameters of {len(body):,} bytes for a network of {block.nbytes:,}")
+        raise InvalidBody(f"parameters of {len(body):,} bytes for a network of {block.nbytes:,}")
     if dtype == "float16":
         block.view(np.float32)[:] = np.frombuffer(body, np.float16)
     elif dtype == "bfloat16":
@@ -76,7 +76,6 @@ def grow(body: memoryview, dtype: str, block: np.ndarray) -> None:
 
 
 def library(module: str, compression: str) -> Any:
-    """An optional package."""
     import importlib
 
     try:

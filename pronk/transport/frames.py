@@ -1,10 +1,10 @@
-"""What travels between an actor and the gateway: one message is one frame, a short header and raw bytes.
+"""The wire format between an actor and the gateway: each gRPC message is one frame, a short header and raw bytes.
 
     actor -> learner     HELLO {who}   READY {layout}   PULL version    UNROLL number   LEAVE {why}
     learner -> actor     WELCOME {configuration, layout, ...}   PARAMETERS version | SAME   CREDIT   STOP
 
-{...} is JSON. `limit` is the back-pressure: an actor may send the unrolls numbered below it. A refusal is the stream's
-end, with a status and its reason. Nothing here can carry code.
+{...} is JSON. CREDIT is the back-pressure: it has a `limit`, and an actor may send the unrolls numbered below it. The
+gateway refuses a client by ending the stream with a gRPC status and the reason. No frame can carry code.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ import struct
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-PROTOCOL = 1  # raise it when frames change
+PROTOCOL = 1  # increase it when frames change
 METHOD = "/pronk.Learner/Play"
-TOKEN = "pronk-token"  # the name of the token in a call's metadata
+TOKEN = "pronk-token"  # key of the token in a call's metadata
 
 HEADER = struct.Struct("<4sBB2xQQQ")
 MAGIC = b"PRNK"
-LARGEST_TALK = 1 << 16  # bytes of a frame that is not an unroll
+MAX_JSON_BYTES = 1 << 16  # of a frame that is not an unroll
 
 
 class Kind(IntEnum):
-    """What a frame is."""
+    """Kind of a frame; see the module's docstring."""
 
     HELLO = 1
     READY = 2
@@ -38,62 +38,62 @@ class Kind(IntEnum):
     STOP = 20
 
 
-class BadFrame(Exception):  # noqa: N818 - what was found
-    """Not a frame, or not of the kind that was due. The message is told to whoever sent it."""
+class InvalidFrame(Exception):  # noqa: N818 - not an error of this process
+    """Not a frame, or not of the expected kind. The sender gets the message."""
 
 
 class Frame(NamedTuple):
-    """A message, taken apart without copying."""
+    """A decoded frame. The body is not copied."""
 
     kind: Kind
     number: int
     limit: int
     encoding: int
     nbytes: int
-    """Of the body when decoded."""
+    """Size of the body when decompressed."""
     body: memoryview
 
 
 def pack(kind: Kind, body: Any = b"", number: int = 0, limit: int = 0, encoding: int = 0, nbytes: int = -1) -> bytes:
-    """A message."""
+    """Return a message."""
     header = HEADER.pack(MAGIC, kind, encoding, number, limit, len(body) if nbytes < 0 else nbytes)
     return b"".join([header, body])
 
 
-def pack_talk(kind: Kind, content: dict[str, Any], limit: int = 0) -> bytes:
-    """A message whose body is JSON."""
+def pack_json(kind: Kind, content: dict[str, Any], limit: int = 0) -> bytes:
+    """Return a message whose body is JSON."""
     return pack(kind, json.dumps(content).encode(), limit=limit)
 
 
 def unpack(message: bytes) -> Frame:
-    """The frame in a message."""
+    """Return the frame of a message. Raises `InvalidFrame`."""
     if len(message) < HEADER.size:
-        raise BadFrame(f"a message of {len(message)} bytes is no frame")
+        raise InvalidFrame(f"a message of {len(message)} bytes is too short for a frame")
     magic, kind, encoding, number, limit, nbytes = HEADER.unpack_from(message)
     if magic != MAGIC:
-        raise BadFrame("a message that does not begin like a frame")
+        raise InvalidFrame("a message that does not start with a frame header")
     try:
         kind = Kind(kind)
     except ValueError:
-        raise BadFrame(f"no frame is of kind {kind}") from None
+        raise InvalidFrame(f"unknown kind of frame: {kind}") from None
     return Frame(kind, number, limit, encoding, nbytes, memoryview(message)[HEADER.size :])
 
 
-def talk(frame: Frame, *wanted: Kind) -> dict[str, Any]:
-    """The JSON object in a frame of one of these kinds."""
+def unpack_json(frame: Frame, *wanted: Kind) -> dict[str, Any]:
+    """Return the JSON object of a frame, which must be of one of these kinds. Raises `InvalidFrame`."""
     if frame.kind not in wanted:
-        raise BadFrame(f"{frame.kind.name} came where {' or '.join(kind.name for kind in wanted)} was due")
+        raise InvalidFrame(f"{frame.kind.name} came where {' or '.join(kind.name for kind in wanted)} was expected")
     try:
         content = json.loads(bytes(frame.body))
     except (ValueError, RecursionError):
-        raise BadFrame(f"{frame.kind.name} does not hold JSON") from None
+        raise InvalidFrame(f"{frame.kind.name} does not hold JSON") from None
     if not isinstance(content, dict):
-        raise BadFrame(f"{frame.kind.name} does not hold a JSON object")
+        raise InvalidFrame(f"{frame.kind.name} does not hold a JSON object")
     return content
 
 
 def stream_options(keepalive_seconds: float) -> list[tuple[str, int]]:
-    """gRPC's settings on both sides. Each notices within twice the time that the other is gone."""
+    """Return gRPC's settings of both sides. Each notices within twice this time that the other is gone."""
     return [
         ("grpc.keepalive_time_ms", int(1000 * keepalive_seconds)),
         ("grpc.keepalive_timeout_ms", int(1000 * keepalive_seconds)),

@@ -22,7 +22,7 @@ import grpc
 from pronk.layout import UnrollLayout
 from pronk.processes.messages import ActorJoined, ActorLeft, Listening, Message
 from pronk.transport.codecs import DTYPES, shrink
-from pronk.transport.frames import HEADER, LARGEST_TALK, METHOD, TOKEN, Kind, pack, stream_options
+from pronk.transport.frames import HEADER, MAX_JSON_BYTES, METHOD, TOKEN, Kind, pack, stream_options
 from pronk.transport.memory import ParameterExchange, Slots, map_memory
 from pronk.transport.notes import Notes
 from pronk.transport.security import Pass, same_token
@@ -253,7 +253,7 @@ def server_options(rules: Rules) -> list[tuple[str, int]]:
     return [
         *stream_options(rules.keepalive_seconds),
         ("grpc.so_reuseport", 0),  # two learners on one port would each get half of the actors
-        ("grpc.max_receive_message_length", max(LARGEST_TALK, HEADER.size + rules.layout.nbytes)),
+        ("grpc.max_receive_message_length", max(MAX_JSON_BYTES, HEADER.size + rules.layout.nbytes)),
         ("grpc.max_concurrent_streams", 2),
         ("grpc.server_max_unrequested_time_in_server", 600),  # hundreds may join at once
         ("grpc.max_allowed_incoming_connections", rules.max_actors + SPARE_CONNECTIONS),

@@ -28,10 +28,10 @@ from pronk.transport.frames import (
     TOKEN,
     Kind,
     pack,
-    pack_talk,
+    pack_json,
     stream_options,
-    talk,
     unpack,
+    unpack_json,
 )
 from pronk.transport.security import Pass
 from pronk.types import Parameters, Unroll, UserError
@@ -62,11 +62,11 @@ class Connection:
         metadata = [(TOKEN, shown.token)] if shown.token else None
         self._call = self._channel.stream_stream(METHOD, None, None)(iter(self._outgoing.get, None), metadata=metadata)
         name = f"{socket.gethostname()}:{os.getpid()}"
-        self.send(pack_talk(Kind.HELLO, {"protocol": PROTOCOL, "name": name, **(hello or {})}))
+        self.send(pack_json(Kind.HELLO, {"protocol": PROTOCOL, "name": name, **(hello or {})}))
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
         try:
-            self.welcome: dict[str, Any] = talk(self.answer(WELCOME_SECONDS), Kind.WELCOME)
+            self.welcome: dict[str, Any] = unpack_json(self.answer(WELCOME_SECONDS), Kind.WELCOME)
         except Closed:
             self.close()
             raise self.reason() from None
@@ -103,7 +103,7 @@ class Connection:
     def close(self, why: str | None = None) -> None:
         """Hang up, with a last word where there is one."""
         if why is not None and self._ended is None:
-            self.send(pack_talk(Kind.LEAVE, {"why": why}))
+            self.send(pack_json(Kind.LEAVE, {"why": why}))
         self._outgoing.put(None)
         if why is not None:
             self._reader.join(LEAVE_SECONDS)
@@ -120,7 +120,7 @@ class Connection:
                         self._changed.notify_all()
                 elif frame.kind is Kind.STOP:
                     self.finished = True
-                    self.send(pack_talk(Kind.LEAVE, {"why": "the run has ended"}))
+                    self.send(pack_json(Kind.LEAVE, {"why": "the run has ended"}))
                     self._outgoing.put(None)
                     break
                 else:
@@ -172,7 +172,7 @@ class GrpcActorPort:
         self._compress = compressor(welcome["compression"])
         self._number = 0  # of the next unroll
         self._pulled = False
-        connection.send(pack_talk(Kind.READY, {"layout": self._layout.digest}))
+        connection.send(pack_json(Kind.READY, {"layout": self._layout.digest}))
 
     def parameters(self) -> Parameters:
         """The newest, asked for now or, to save the wait, just before the last unroll was sent."""

@@ -1,4 +1,4 @@
-"""Everything in one thread: the learner's wait *is* the actors' playing. Deterministic bit for bit."""
+"""One thread: while the learner waits for unrolls, the actors play. Deterministic bit for bit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pronk.types import Parameters, Unroll
 
 
 class LocalTransport:
-    """Both ports in one object. `while_waiting` must make an actor advance."""
+    """Both ports in one object. `while_waiting` must advance an actor."""
 
     def __init__(self, layout: UnrollLayout) -> None:
         self._layout = layout
@@ -23,13 +23,13 @@ class LocalTransport:
         self.while_waiting: WhileWaiting = lambda: None
 
     def parameters(self) -> Parameters:
-        """The newest."""
+        """See `ActorPort`."""
         assert self._parameters is not None, "the learner publishes before an actor plays"
         return self._parameters
 
     @contextlib.contextmanager
     def unroll(self) -> Iterator[Unroll]:
-        """Recycled where one is free; there are never more than the learner asked for."""
+        """See `ActorPort`. Reuses one that the learner has freed."""
         unroll = self._free.pop() if self._free else self._layout.allocate()
         try:
             yield unroll
@@ -39,12 +39,12 @@ class LocalTransport:
         self._filled.append(unroll)
 
     def publish(self, parameters: Parameters) -> None:
-        """Keep a copy."""
+        """See `LearnerPort`."""
         self._parameters = Parameters(parameters.version, parameters.block.copy())
 
     @contextlib.contextmanager
     def unrolls(self, count: int) -> Iterator[list[Unroll]]:
-        """Let the actors play until there are enough."""
+        """See `LearnerPort`. Advances actors until there are enough."""
         while len(self._filled) < count:
             self.while_waiting()
         taken = [self._filled.popleft() for _ in range(count)]
@@ -55,5 +55,5 @@ class LocalTransport:
 
     @property
     def waiting(self) -> int:
-        """Filled and not taken."""
+        """See `LearnerPort`."""
         return len(self._filled)

@@ -1,4 +1,4 @@
-"""Memory that several processes share: without a name, so that nothing can be left behind."""
+"""Shared memory without a name: it is freed when the last process that maps it ends, however that ends."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ HEADER = 64  # bytes before the two halves of the parameters: the version
 
 
 class Slots:
-    """One memory cut into places for one unroll each; a view is made when first asked for."""
+    """Shared memory divided into slots of one unroll each. Views are made on first use."""
 
     def __init__(self, memory: mmap.mmap, layout: UnrollLayout) -> None:
-        self._whole, self._layout = memoryview(memory), layout
+        self._memory, self._layout = memoryview(memory), layout
         self._views: dict[int, Unroll] = {}
 
     def block(self, slot: int) -> memoryview:
-        """The bytes of a slot."""
-        return self._whole[slot * self._layout.nbytes : (slot + 1) * self._layout.nbytes]
+        """Return the bytes of a slot."""
+        return self._memory[slot * self._layout.nbytes : (slot + 1) * self._layout.nbytes]
 
     def __getitem__(self, slot: int) -> Unroll:
         if slot not in self._views:
@@ -35,8 +35,8 @@ class Slots:
 class ParameterExchange:
     """One writer, many readers, no lock: two halves and a version.
 
-    The writer fills the half that is not current and then flips the version. A reader copies the current half and looks
-    at the version again: if it moved meanwhile, the writer may have begun on the half just read, so it reads anew.
+    The writer fills the half that is not current, then flips the version. A reader copies the current half and checks
+    the version again: if it changed, the writer may have started to overwrite the half just read, so it reads again.
     """
 
     def __init__(self, memory: mmap.mmap, nbytes: int) -> None:
@@ -47,7 +47,7 @@ class ParameterExchange:
         self._latest = Parameters(-1, np.zeros(nbytes, np.uint8))
 
     def write(self, parameters: Parameters) -> None:
-        """The only writer's."""
+        """Publish newer parameters. Only one process may call it."""
         flips = int(self._flips[0]) + 1
         self._halves[flips % 2] = parameters.block
         self._versions[flips % 2] = parameters.version
@@ -55,7 +55,7 @@ class ParameterExchange:
         self._flips[0] = flips
 
     def read(self) -> Parameters:
-        """The newest, copied into this process. The same object while nothing newer was written."""
+        """Return the newest parameters, copied into this process; the same object until newer ones are written."""
         while (flips := int(self._flips[0])) != self._read_flips:
             self._latest.block[:] = self._halves[flips % 2]
             self._latest = Parameters(int(self._versions[flips % 2]), self._latest.block)
@@ -65,7 +65,7 @@ class ParameterExchange:
 
     @property
     def version(self) -> int:
-        """Of the newest."""
+        """Version of the newest parameters."""
         return int(self._versions[int(self._flips[0]) % 2])
 
 
@@ -73,14 +73,14 @@ _fence = threading.Lock()
 
 
 def fence() -> None:
-    """Memory operations before it are seen before those after it, also by processors that reorder (ARM)."""
-    for _ in range(2):  # a release followed by an acquire is what may not be crossed
+    """Memory barrier: operations before it become visible before those after it, also on ARM, which reorders them."""
+    for _ in range(2):  # no operation can move across a release followed by an acquire
         with _fence:
             pass
 
 
 def anonymous_memory(nbytes: int) -> int:
-    """A descriptor of memory without a name: it is gone when the last process that has it is gone."""
+    """Return a descriptor of new memory without a name."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("pronk")
     else:
@@ -91,5 +91,5 @@ def anonymous_memory(nbytes: int) -> int:
 
 
 def map_memory(descriptor: int) -> mmap.mmap:
-    """The whole of it, readable and writable."""
+    """Map all of it, readable and writable."""
     return mmap.mmap(descriptor, 0)

@@ -8,9 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 
-from pronk.transport.codecs import BadBody, decompress
-from pronk.transport.examine import BadUnroll, examine
-from pronk.transport.frames import LARGEST_TALK, PROTOCOL, BadFrame, Frame, Kind, pack, pack_talk, talk, unpack
+from pronk.transport.codecs import InvalidBody, decompress
+from pronk.transport.frames import (
+    MAX_JSON_BYTES,
+    PROTOCOL,
+    Frame,
+    InvalidFrame,
+    Kind,
+    pack,
+    pack_json,
+    unpack,
+    unpack_json,
+)
+from pronk.transport.validation import InvalidUnroll, validate_unroll
 
 if TYPE_CHECKING:
     from pronk.transport.gateway import Gateway
@@ -63,7 +73,7 @@ class Session:
             why = str(end)
         except TimeoutError:
             raise self._refusal(grpc.StatusCode.DEADLINE_EXCEEDED, self._overdue) from None
-        except (BadFrame, BadBody, BadUnroll) as error:
+        except (InvalidFrame, InvalidBody, InvalidUnroll) as error:
             raise self._refusal(grpc.StatusCode.INVALID_ARGUMENT, str(error)) from None
         except asyncio.CancelledError:
             if self._failure is None:
@@ -83,7 +93,7 @@ class Session:
     async def _introduce(self) -> None:
         """HELLO -> WELCOME, READY."""
         gateway, rules = self._gateway, self._gateway.rules
-        hello = talk(await self._read(), Kind.HELLO)
+        hello = unpack_json(await self._read(), Kind.HELLO)
         if hello.get("protocol") != PROTOCOL:
             raise self._refusal(
                 grpc.StatusCode.FAILED_PRECONDITION,
@@ -93,8 +103,8 @@ class Session:
         self.name = f"{str(hello.get('name'))[:80]!r} at {self._peer}"
         self.index, life = gateway.admit(self, hello if self._own and "actor" in hello else None)
         self._due_within(rules.timeout_seconds, f"not ready after {rules.timeout_seconds:g} s")
-        await self._context.write(pack_talk(Kind.WELCOME, {**rules.welcome, "actor": self.index, "life": life}))
-        ready = talk(await self._read(), Kind.READY, Kind.LEAVE)
+        await self._context.write(pack_json(Kind.WELCOME, {**rules.welcome, "actor": self.index, "life": life}))
+        ready = unpack_json(await self._read(), Kind.READY, Kind.LEAVE)
         if "why" in ready:
             raise Left(f"{ready['why']!r:.300}")
         if ready.get("layout") != rules.layout.digest:
@@ -119,31 +129,31 @@ class Session:
                 self._asked = frame.number - 1
                 self._wake.set()
             else:
-                raise Left(f"{talk(frame, Kind.LEAVE).get('why')!r:.300}")
+                raise Left(f"{unpack_json(frame, Kind.LEAVE).get('why')!r:.300}")
 
     async def _read(self) -> Frame:
         message = await self._context.read()
         if message is grpc.aio.EOF:
             raise Left("it ended without a word: killed, or cut off for a message larger than an unroll")
         frame = unpack(message)
-        if frame.kind is not Kind.UNROLL and len(message) > LARGEST_TALK:
-            raise BadFrame(f"{frame.kind.name} of {len(message):,} bytes")
+        if frame.kind is not Kind.UNROLL and len(message) > MAX_JSON_BYTES:
+            raise InvalidFrame(f"{frame.kind.name} of {len(message):,} bytes")
         return frame
 
     async def _take(self, frame: Frame) -> None:
         """Nothing is sent on before everything about it is right."""
         gateway, layout = self._gateway, self._gateway.rules.layout
         if frame.number != self._due:
-            raise BadFrame(f"unroll number {frame.number} came where {self._due} was due")
+            raise InvalidFrame(f"unroll number {frame.number} came where {self._due} was expected")
         if self._due >= self._limit:
-            raise BadFrame(f"unroll number {self._due} came without credit: the limit is {self._limit}")
+            raise InvalidFrame(f"unroll number {self._due} came without credit: the limit is {self._limit}")
         if frame.nbytes != layout.nbytes:
-            raise BadFrame(f"an unroll of {frame.nbytes:,} bytes where {layout.nbytes:,} were due")
+            raise InvalidFrame(f"an unroll of {frame.nbytes:,} bytes where {layout.nbytes:,} were expected")
         data = decompress(frame.encoding, frame.body, layout.nbytes)
         slot = await gateway.free_slot()
         try:
             gateway.slots.block(slot)[:] = data
-            examine(gateway.slots[slot], layout.specs, gateway.version)
+            validate_unroll(gateway.slots[slot], layout.specs, gateway.version)
         except BaseException:
             gateway.give_back(slot)
             raise

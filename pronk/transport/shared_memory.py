@@ -1,13 +1,13 @@
-"""Between processes of one machine: each actor owns a few slots of shared memory and one socket.
+"""Transport between processes of one machine: each actor owns a few slots of shared memory and one socket.
 
     memory   an anonymous file per actor, cut into slots of one unroll each; one more file for the parameters
     socket   carries only slot numbers: learner -> actor "free", actor -> learner "filled"
 
-No lock or queue is shared between processes, so a `kill -9` at any instant costs one unfinished unroll: its number was
-never sent. Descriptors are handed over when a process is started, so nothing has a name and nothing can be left behind.
+No lock or queue is shared between processes, so a `kill -9` at any instant costs one unfinished unroll: its slot number
+was never sent. Processes inherit descriptors of memory without a name, so nothing can be left in /dev/shm.
 
-One more channel may lead to the gateway (`gateway.py`), which fills its many slots with what actors of other machines
-send: to the learner they are all the same.
+The gateway (`gateway.py`) is connected in the same way. It has many slots, and fills them with unrolls of actors on
+other machines. The learner sees no difference.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from pronk.transport.base import Closed, WhileWaiting
 from pronk.transport.memory import HEADER, ParameterExchange, Slots, anonymous_memory, map_memory
 from pronk.types import Parameters, Unroll
 
-POLL_SECONDS = 0.05  # how often a waiting learner looks after its actors
-RECORD = struct.Struct("<II")  # a slot, and the number of the actor whose unroll it holds
-FINISHED = 0xFFFFFFFF  # in the place of a slot: the run has reached its end, so nobody need wait for its return
+POLL_SECONDS = 0.05  # how often a waiting learner calls `while_waiting`
+RECORD = struct.Struct("<II")  # slot number, number of the actor that filled it
+FINISHED = 0xFFFFFFFF  # instead of a slot number: the run has ended, so actors need not wait for a restart
 
 
 @dataclass
 class Ticket:
-    """What an actor process needs to join: descriptors to inherit."""
+    """What an actor process needs to connect: numbers and inherited descriptors."""
 
     actor: int
     slots: int
@@ -45,13 +45,13 @@ class Ticket:
 
     @property
     def descriptors(self) -> list[int]:
-        """To be inherited by the process."""
+        """For the process to inherit."""
         return [self.unrolls, self.parameters, self.socket]
 
 
 @dataclass
-class Channel:
-    """The learner's end of one process."""
+class SlotLink:
+    """The learner's end of the slots and the socket of one process."""
 
     memory: int
     slots: int
@@ -61,8 +61,8 @@ class Channel:
 
 
 @dataclass
-class Member:
-    """One actor, over all its lives and wherever it plays."""
+class ActorTally:
+    """Counts of one actor, over all its restarts, here or on another machine."""
 
     busy: int = 0  # its unrolls that the learner holds or has yet to take
     delivered: int = 0
@@ -70,7 +70,7 @@ class Member:
 
 
 class SharedMemoryTransport:
-    """The learner's port to all actors, and the maker of their tickets."""
+    """The learner's port to all actors. Makes their tickets."""
 
     def __init__(
         self, layout: UnrollLayout, parameters_nbytes: int, actors: int, slots: int, gateway_slots: int = 0
@@ -78,13 +78,13 @@ class SharedMemoryTransport:
         self._slots = slots
         self._parameters_memory = anonymous_memory(HEADER + 2 * parameters_nbytes)
         self._parameters = ParameterExchange(map_memory(self._parameters_memory), parameters_nbytes)
-        self._channels = []
+        self._links = []
         for count in [slots] * actors + [gateway_slots] * bool(gateway_slots):
             memory = anonymous_memory(count * layout.nbytes)
-            self._channels.append(Channel(memory, count, Slots(map_memory(memory), layout)))
-        self._members: dict[int, Member] = {}
+            self._links.append(SlotLink(memory, count, Slots(map_memory(memory), layout)))
+        self._tallies: dict[int, ActorTally] = {}
         self._selector = selectors.DefaultSelector()
-        self._filled: deque[tuple[Channel, int, Member]] = deque()
+        self._filled: deque[tuple[SlotLink, int, ActorTally]] = deque()
         self.room = slots * actors
         self.while_waiting: WhileWaiting = lambda: None
 
@@ -92,113 +92,113 @@ class SharedMemoryTransport:
         return self
 
     def __exit__(self, error: object, *_: object) -> None:
-        """Hang up: every actor gets `Closed`. Only after a good end is there nothing to come back for."""
-        for channel in self._channels:
-            if channel.socket is not None and error is None:
+        """Close all sockets: every actor gets `Closed`. After a failure, remote actors wait for a restart."""
+        for link in self._links:
+            if link.socket is not None and error is None:
                 with contextlib.suppress(OSError):
-                    channel.socket.sendall(RECORD.pack(FINISHED, 0))
-            self._hang_up(channel)
-            os.close(channel.memory)
+                    link.socket.sendall(RECORD.pack(FINISHED, 0))
+            self._disconnect(link)
+            os.close(link.memory)
         os.close(self._parameters_memory)
         self._selector.close()
-        self._channels.clear()  # the views, and with them the memory
+        self._links.clear()  # frees the views, and with them the memory
         self._filled.clear()
         self.while_waiting = lambda: None
 
     def connect(self, actor: int) -> tuple[Ticket, contextlib.closing]:
-        """A ticket for a new process of this actor, and the descriptor to close once the process has inherited it.
+        """Return a ticket for a new process of this actor, and the socket to close once the process has inherited it.
 
-        The gateway's number is that after the last actor's.
+        The gateway has the number after the last actor's.
         """
-        channel = self._channels[actor]
-        self._receive(0.0)  # what the last process of this actor sent before it died is whole
-        self._hang_up(channel)
+        link = self._links[actor]
+        self._receive(0.0)  # what the last process of this actor sent before it died is complete
+        self._disconnect(link)
         ours, theirs = socket.socketpair()
-        channel.socket = ours
+        link.socket = ours
         self.restarted(actor)
-        self._selector.register(ours, selectors.EVENT_READ, channel)
-        free = [slot for slot in range(channel.slots) if slot not in channel.busy]
+        self._selector.register(ours, selectors.EVENT_READ, link)
+        free = [slot for slot in range(link.slots) if slot not in link.busy]
         ours.sendall(b"".join(RECORD.pack(slot, actor) for slot in free))
-        ticket = Ticket(actor, channel.slots, channel.memory, self._parameters_memory, theirs.fileno())
+        ticket = Ticket(actor, link.slots, link.memory, self._parameters_memory, theirs.fileno())
         return ticket, contextlib.closing(theirs)
 
     def publish(self, parameters: Parameters) -> None:
-        """Write the idle half, then flip."""
+        """See `LearnerPort`."""
         self._parameters.write(parameters)
 
     @contextlib.contextmanager
     def unrolls(self, count: int) -> Iterator[list[Unroll]]:
-        """Wait for `count`, looking after the actors meanwhile."""
+        """See `LearnerPort`. Calls `while_waiting` meanwhile."""
         self._receive(0.0)
         while len(self._filled) < count:
             self._receive(POLL_SECONDS)
             self.while_waiting()
         taken = [self._filled.popleft() for _ in range(count)]
         try:
-            yield [channel.views[slot] for channel, slot, _ in taken]
+            yield [link.views[slot] for link, slot, _ in taken]
         finally:
-            for channel, slot, member in taken:
-                self._release(channel, slot, member)
+            for link, slot, tally in taken:
+                self._release(link, slot, tally)
 
     @property
     def waiting(self) -> int:
-        """Filled and not taken."""
+        """See `LearnerPort`."""
         self._receive(0.0)
         return len(self._filled)
 
     def delivered(self, actor: int) -> int:
-        """Unrolls this actor has sent, over all its lives."""
-        return self._member(actor).delivered
+        """Return how many unrolls this actor has sent, over all its restarts."""
+        return self._tally(actor).delivered
 
     def filled(self, actor: int) -> int:
-        """How many of this actor's slots wait to be learnt from."""
-        return self._member(actor).busy
+        """Return how many unrolls of this actor the learner has not freed yet."""
+        return self._tally(actor).busy
 
     def silent_seconds(self, actor: int) -> float:
-        """How long this actor has sent nothing although it has a free slot."""
+        """Return for how many seconds this actor has sent nothing although it has a free slot."""
         self._receive(0.0)
-        member = self._member(actor)
-        return 0.0 if member.busy == self._slots else time.monotonic() - member.delivered_at
+        tally = self._tally(actor)
+        return 0.0 if tally.busy == self._slots else time.monotonic() - tally.delivered_at
 
     def restarted(self, actor: int) -> None:
-        """From now on its silence counts."""
-        self._member(actor).delivered_at = time.monotonic()
+        """Reset the clock of `silent_seconds`: this actor was just started."""
+        self._tally(actor).delivered_at = time.monotonic()
 
-    def _member(self, actor: int) -> Member:
-        return self._members.setdefault(actor, Member())
+    def _tally(self, actor: int) -> ActorTally:
+        return self._tallies.setdefault(actor, ActorTally())
 
     def _receive(self, timeout: float) -> None:
         for key, _ in self._selector.select(timeout):
-            channel: Channel = key.data
-            records = receive(channel.socket)
+            link: SlotLink = key.data
+            records = receive(link.socket)
             if not records:
-                self._hang_up(channel)  # the actor is gone; what it had sent is whole and stays
+                self._disconnect(link)  # the actor is gone; what it had sent is complete and stays
             for slot, actor in records:
-                member = self._member(actor)
-                channel.busy.add(slot)
-                member.busy += 1
-                member.delivered += 1
-                member.delivered_at = time.monotonic()
-                self._filled.append((channel, slot, member))
+                tally = self._tally(actor)
+                link.busy.add(slot)
+                tally.busy += 1
+                tally.delivered += 1
+                tally.delivered_at = time.monotonic()
+                self._filled.append((link, slot, tally))
 
-    def _release(self, channel: Channel, slot: int, member: Member) -> None:
-        channel.busy.discard(slot)
-        if member.busy == self._slots:
-            member.delivered_at = time.monotonic()  # it could not have sent anything before
-        member.busy -= 1
-        if channel.socket is not None:
-            with contextlib.suppress(OSError):  # it died this instant; the next `_receive` says so
-                channel.socket.sendall(RECORD.pack(slot, 0))
+    def _release(self, link: SlotLink, slot: int, tally: ActorTally) -> None:
+        link.busy.discard(slot)
+        if tally.busy == self._slots:
+            tally.delivered_at = time.monotonic()  # it could not have sent anything before
+        tally.busy -= 1
+        if link.socket is not None:
+            with contextlib.suppress(OSError):  # it has just died; the next `_receive` notices
+                link.socket.sendall(RECORD.pack(slot, 0))
 
-    def _hang_up(self, channel: Channel) -> None:
-        if channel.socket is not None:
-            self._selector.unregister(channel.socket)
-            channel.socket.close()
-            channel.socket = None
+    def _disconnect(self, link: SlotLink) -> None:
+        if link.socket is not None:
+            self._selector.unregister(link.socket)
+            link.socket.close()
+            link.socket = None
 
 
 class SharedMemoryActorPort:
-    """The actor's end, in the actor's process."""
+    """The actor's port, in the actor's process."""
 
     def __init__(self, ticket: Ticket, layout: UnrollLayout, parameters_nbytes: int) -> None:
         self._actor = ticket.actor
@@ -208,12 +208,12 @@ class SharedMemoryActorPort:
         self._free: deque[int] = deque()
 
     def parameters(self) -> Parameters:
-        """The newest; the same object while there are no newer ones."""
+        """See `ActorPort`. Returns the same object until there are newer parameters."""
         return self._parameters.read()
 
     @contextlib.contextmanager
     def unroll(self) -> Iterator[Unroll]:
-        """A free slot; its number is sent when the block is left in good order."""
+        """See `ActorPort`."""
         if not self._free:
             self._free.extend(slot for slot, _ in receive(self._socket) if slot != FINISHED)
         if not self._free:
@@ -231,8 +231,10 @@ class SharedMemoryActorPort:
 
 
 def receive(connection: Any) -> list[tuple[int, int]]:
-    """Some records, or none when the other side is gone. Far fewer are ever under way than a socket holds, so each
-    arrives whole."""
+    """Return some records, or none when the other side is gone.
+
+    A record is never split: fewer bytes are ever in flight than a socket's buffer holds.
+    """
     try:
         return list(RECORD.iter_unpack(connection.recv(512 * RECORD.size)))
     except ConnectionError:

@@ -23,7 +23,7 @@ def test_quiet_means_quiet_and_what_belongs_to_the_machine_is_not_recorded(cli, 
 
 
 def test_an_old_name_is_understood_and_the_new_one_said_in_one_line(cli):
-    code, out, err = cli("show", "catch", "cluster.actor_cpus=2")
+    code, out, err = cli("show", "catch", "launch.actor_cpus=2")
     assert code == 0
     assert "cluster:" in out
     assert err == "launch is now called cluster; the old name will not work in the next release\n"

@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import sys
+from pathlib import Path
 
 import pytest
 from processes import (
@@ -19,10 +20,13 @@ from processes import (
 )
 from sshd import SSHD, running_sshd
 
+import pronk
+
 pytestmark = [
     pytest.mark.timeout(600),
     pytest.mark.skipif(SSHD is None, reason="sshd is not installed"),
 ]
+PROGRAM = f"env PYTHONPATH={Path(pronk.__file__).parents[1]} {sys.executable} -m pronk"  # the tree under test
 SMALL = ("actors.envs=16", "actors.unroll_length=20", "learner.batch_size=16", "actors.slots=1")
 SLOW = "faulty:SlowCatch"  # a run that waits for other processes should not take their cores
 ENDLESS = ("run.total_steps=1e9", "run.stop_return=null", "checkpoint.every_seconds=1")
@@ -61,7 +65,7 @@ class Hosts:
             self.folder / "run",
             *arguments,
             *("--hosts", str(self.folder / "hosts.csv"), "--ssh-config", str(self.sshd.config)),
-            *("--program", f"{sys.executable} -m pronk", "--remote-dir", str(self.there)),
+            *("--program", PROGRAM, "--remote-dir", str(self.there)),
             command="launch",
             relative=relative,
         )
@@ -72,7 +76,7 @@ class Hosts:
         for process in descendants_of(self.sshd.process.pid):
             with contextlib.suppress(OSError), open(f"/proc/{process.pid}/cmdline", "rb") as file:
                 words = file.read().decode().split("\0")
-                if "pronk.cluster.attended" in " ".join(words) and command in words:
+                if "pronk.cluster.process_runner" in " ".join(words) and command in words:
                     found.append(process)
         return found
 
@@ -99,11 +103,11 @@ def test_what_dies_comes_back_and_ctrl_c_leaves_nothing(hosts):
     with hosts.launch(SLOW, *SMALL, *ENDLESS) as launch:
         launch.wait_until(lambda: len(hosts.running("actor")) == 3 and launch.metrics(), "the start", 120)
         os.kill(hosts.running("actor")[0].pid, signal.SIGKILL)
-        launch.wait_until(lambda: "killed by signal 9" in launch.err, "that it says so", 60)
+        launch.wait_until(lambda: "killed by SIGKILL" in launch.err, "that it says so", 60)
         launch.wait_until(lambda: len(hosts.running("actor")) == 3, "that the actor is back", 120)
         launch.wait_until(lambda: list((hosts.folder / "run/checkpoints").glob("*.pt")), "a checkpoint", 60)
         os.kill(hosts.running("learner")[0].pid, signal.SIGKILL)
-        launch.wait_until(lambda: "the learners start again from the newest checkpoint" in launch.err, "a word", 60)
+        launch.wait_until(lambda: "restarting the learners from the newest checkpoint" in launch.err, "a word", 60)
         launch.wait_until(lambda: launch.err.count("listens on") == 2, "that the learner is back", 120)
         before = launch.metrics()[-1]["env_steps"]
         launch.wait_until(lambda: launch.metrics()[-1]["env_steps"] > before + 2000, "that it goes on", 120)

@@ -17,7 +17,7 @@ import numpy as np
 
 from pronk.layout import UnrollLayout
 from pronk.processes.messages import Listening, Message
-from pronk.transport.frames import METHOD, PROTOCOL, TOKEN, Kind, pack, pack_talk
+from pronk.transport.frames import METHOD, PROTOCOL, TOKEN, Kind, pack, pack_json
 from pronk.transport.gateway import Gateway, Rules
 from pronk.transport.grpc_actor import Connection, GrpcActorPort
 from pronk.transport.notes import Notes
@@ -164,11 +164,11 @@ def talk_raw(served: Served, messages: list[bytes], token: str | None = None) ->
 
 
 def hello(**changes: Any) -> bytes:
-    return pack_talk(Kind.HELLO, {"protocol": PROTOCOL, "name": "test", **changes})
+    return pack_json(Kind.HELLO, {"protocol": PROTOCOL, "name": "test", **changes})
 
 
 def ready(layout: UnrollLayout = LAYOUT) -> bytes:
-    return pack_talk(Kind.READY, {"layout": layout.digest})
+    return pack_json(Kind.READY, {"layout": layout.digest})
 
 
 def unroll_message(number: int = 0, **spoilt: Any) -> bytes:

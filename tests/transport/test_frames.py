@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from pronk.transport.codecs import COMPRESSIONS, DTYPES, BadBody, compressor, decompress, grow, shrink
-from pronk.transport.frames import HEADER, BadFrame, Kind, pack, pack_talk, talk, unpack
+from pronk.transport.codecs import COMPRESSIONS, DTYPES, InvalidBody, compressor, decompress, grow, shrink
+from pronk.transport.frames import HEADER, InvalidFrame, Kind, pack, pack_json, unpack, unpack_json
 
 
 def test_a_frame_comes_out_as_it_went_in():
@@ -18,7 +18,7 @@ def test_a_frame_comes_out_as_it_went_in():
     [b"", b"PRNK", bytes(100), b"X" * 100, pack(Kind.PULL)[:-1], b"PRNK\xff" + bytes(HEADER.size)],
 )
 def test_what_is_no_frame_is_refused(message):
-    with pytest.raises(BadFrame):
+    with pytest.raises(InvalidFrame):
         unpack(message)
 
 
@@ -28,22 +28,22 @@ def test_random_bytes_never_raise_anything_else():
         message = random.bytes(int(random.integers(200)))
         message = message if random.random() < 0.5 else b"PRNK" + message
         try:
-            talk(unpack(message), Kind.HELLO, Kind.READY)
-        except BadFrame:
+            unpack_json(unpack(message), Kind.HELLO, Kind.READY)
+        except InvalidFrame:
             continue
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[1]", b"null", b"\xff\xfe", b"[" * 10_000])
 def test_talk_holds_a_json_object(body):
-    with pytest.raises(BadFrame):
-        talk(unpack(pack(Kind.HELLO, body)), Kind.HELLO)
+    with pytest.raises(InvalidFrame):
+        unpack_json(unpack(pack(Kind.HELLO, body)), Kind.HELLO)
 
 
 def test_talk_is_of_the_kind_that_was_due():
-    message = pack_talk(Kind.HELLO, {"a": 1})
-    assert talk(unpack(message), Kind.HELLO) == {"a": 1}
-    with pytest.raises(BadFrame, match="HELLO came where READY was due"):
-        talk(unpack(message), Kind.READY)
+    message = pack_json(Kind.HELLO, {"a": 1})
+    assert unpack_json(unpack(message), Kind.HELLO) == {"a": 1}
+    with pytest.raises(InvalidFrame, match="HELLO came where READY was expected"):
+        unpack_json(unpack(message), Kind.READY)
 
 
 @pytest.mark.parametrize("name", COMPRESSIONS)
@@ -57,14 +57,14 @@ def test_compression_gives_back_what_it_got(name):
 @pytest.mark.parametrize("name", ["lz4", "zstd"])
 def test_a_body_that_would_grow_beyond_its_size_is_refused(name):
     bomb = compressor(name)(bytes(50_000_000))
-    with pytest.raises(BadBody):
+    with pytest.raises(InvalidBody):
         decompress(COMPRESSIONS.index(name), memoryview(bomb), 1000)
 
 
 @pytest.mark.parametrize("encoding", range(5))
 def test_bodies_of_random_bytes_are_refused(encoding):
     for seed in range(50):
-        with pytest.raises(BadBody):
+        with pytest.raises(InvalidBody):
             decompress(encoding, memoryview(np.random.default_rng(seed).bytes(100)), 1000)
 
 
@@ -98,5 +98,5 @@ def test_large_weights_stay_finite(dtype):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_parameters_of_another_network_are_refused(dtype):
-    with pytest.raises(BadBody):
+    with pytest.raises(InvalidBody):
         grow(memoryview(bytes(12)), dtype, np.zeros(16, np.uint8))

@@ -24,7 +24,7 @@ from through_grpc import (
 from pronk.layout import UnrollLayout
 from pronk.processes.messages import ActorLeft
 from pronk.transport import Closed
-from pronk.transport.frames import METHOD, Kind, pack, pack_talk
+from pronk.transport.frames import METHOD, Kind, pack, pack_json
 from pronk.transport.grpc_actor import Connection, GrpcActorPort, Lost
 from pronk.transport.security import Pass
 from pronk.types import ActionSpec, ArraySpec, EnvSpec, Parameters, UserError, unroll_specs
@@ -69,15 +69,19 @@ def good(served):
 
 # Everything that a stranger can get wrong once the conversation has begun, and what he is told.
 WRONG = {
-    "no hello": ([ready()], codes.INVALID_ARGUMENT, "READY came where HELLO was due"),
-    "unroll at once": ([unroll_message()], codes.INVALID_ARGUMENT, "UNROLL came where HELLO was due"),
-    "random bytes": ([np.random.default_rng(1).bytes(500)], codes.INVALID_ARGUMENT, "does not begin like a frame"),
-    "nothing": ([b""], codes.INVALID_ARGUMENT, "0 bytes is no frame"),
-    "unknown kind": ([pack(Kind.HELLO).replace(b"\x01", b"\x63", 1)], codes.INVALID_ARGUMENT, "kind 99"),
+    "no hello": ([ready()], codes.INVALID_ARGUMENT, "READY came where HELLO was expected"),
+    "unroll at once": ([unroll_message()], codes.INVALID_ARGUMENT, "UNROLL came where HELLO was expected"),
+    "random bytes": (
+        [np.random.default_rng(1).bytes(500)],
+        codes.INVALID_ARGUMENT,
+        "does not start with a frame header",
+    ),
+    "nothing": ([b""], codes.INVALID_ARGUMENT, "0 bytes is too short for a frame"),
+    "unknown kind": ([pack(Kind.HELLO).replace(b"\x01", b"\x63", 1)], codes.INVALID_ARGUMENT, "kind of frame: 99"),
     "no JSON": ([pack(Kind.HELLO, b"\x80\x04")], codes.INVALID_ARGUMENT, "does not hold JSON"),
     "protocol": ([hello(protocol=99)], codes.FAILED_PRECONDITION, "speaks protocol 1, the actor 99"),
     "layout": (
-        [hello(), pack_talk(Kind.READY, {"layout": "0" * 16})],
+        [hello(), pack_json(Kind.READY, {"layout": "0" * 16})],
         codes.FAILED_PRECONDITION,
         "another layout",
     ),
@@ -101,12 +105,12 @@ WRONG = {
     "replayed": (
         [hello(), ready(), unroll_message(0), unroll_message(0)],
         codes.INVALID_ARGUMENT,
-        "number 0 came where 1 was due",
+        "number 0 came where 1 was expected",
     ),
     "out of order": (
         [hello(), ready(), unroll_message(1), unroll_message(0)],
         codes.INVALID_ARGUMENT,
-        "number 1 came where 0 was due",
+        "number 1 came where 0 was expected",
     ),
     "without credit": (
         [hello(), ready(), *(unroll_message(number) for number in range(5))],
@@ -116,7 +120,7 @@ WRONG = {
     "action": ([hello(), ready(), unroll_message(action=3)], codes.INVALID_ARGUMENT, "action holds a label"),
     "not finite": ([hello(), ready(), unroll_message(reward=np.nan)], codes.INVALID_ARGUMENT, "reward holds"),
     "version": ([hello(), ready(), unroll_message(version=9999)], codes.INVALID_ARGUMENT, "version holds"),
-    "hello twice": ([hello(), ready(), hello()], codes.INVALID_ARGUMENT, "HELLO came where LEAVE was due"),
+    "hello twice": ([hello(), ready(), hello()], codes.INVALID_ARGUMENT, "HELLO came where LEAVE was expected"),
 }
 
 
@@ -175,7 +179,7 @@ def test_only_the_learners_own_may_say_who_they_are():
         assert (own["actor"], own["life"]) == (1, 5)
     with gateway(open=False) as served:
         assert talk_raw(served, [hello()])[0] is codes.UNAUTHENTICATED
-        assert talk_raw(served, [hello(actor=0, life=0), pack_talk(Kind.LEAVE, {"why": "x"})], "inner")[0] is codes.OK
+        assert talk_raw(served, [hello(actor=0, life=0), pack_json(Kind.LEAVE, {"why": "x"})], "inner")[0] is codes.OK
 
 
 def test_tls_wants_the_right_certificates(tmp_path):

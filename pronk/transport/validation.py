@@ -1,4 +1,4 @@
-"""Whether an unroll from elsewhere may reach a batch: only values that an honest actor could have sent."""
+"""Checks on unrolls from other machines: only values that a correct actor can send may reach a batch."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ import numpy as np
 
 from pronk.types import ArraySpec, Tree, Unroll, leaves
 
-NO_EPISODE = ("episode_return",)  # NaN means that no episode ended here
+MAY_BE_NAN = ("episode_return",)  # NaN: no episode ended at this step
 
 
-class BadUnroll(Exception):  # noqa: N818 - what was found
-    """The message says which field holds what."""
+class InvalidUnroll(Exception):  # noqa: N818 - not an error of this process
+    """The message names the field and what is wrong with it."""
 
 
-def examine(unroll: Unroll, specs: Tree, newest: int) -> None:
-    """Raise `BadUnroll` at the first value that cannot be. `newest` is the version that the learner published last."""
+def validate_unroll(unroll: Unroll, specs: Tree, newest: int) -> None:
+    """Raise `InvalidUnroll` for the first impossible value. `newest` is the version that the learner published last."""
     arrays, wanted = leaves(unroll._asdict()), leaves(specs)
     for (name, array), (_, spec) in zip(arrays, wanted, strict=True):
         if spec.dtype == "bool":
             refuse_unless(bool((array.view(np.uint8) <= 1).all()), name, "a byte that is neither true nor false")
         elif array.dtype.kind == "f":
-            fine = np.isfinite(array) | np.isnan(array) if name in NO_EPISODE else np.isfinite(array)
+            fine = np.isfinite(array) | np.isnan(array) if name in MAY_BE_NAN else np.isfinite(array)
             refuse_unless(bool(fine.all()), name, "a value that is not finite")
         if spec.categories:
             refuse_unless(within(array, spec), name, f"a label that is not one of {spec.categories}")
@@ -36,18 +36,16 @@ def examine(unroll: Unroll, specs: Tree, newest: int) -> None:
 
 
 def within(array: np.ndarray, spec: ArraySpec) -> bool:
-    """Whether labels count from 0 to below their number of classes."""
+    """Return whether labels are from 0 to below their number of classes."""
     labels = array.reshape(-1, len(spec.categories))
     return bool((labels >= 0).all() and (labels < np.asarray(spec.categories)).all())
 
 
 def between(array: np.ndarray, low: float | None, high: float | None, name: str) -> None:
-    """Refuse what lies outside."""
     refuse_unless(low is None or bool((array >= low).all()), name, f"a value below {low}")
     refuse_unless(high is None or bool((array <= high).all()), name, f"a value above {high}")
 
 
 def refuse_unless(fine: bool, name: str, found: str) -> None:
-    """One way to say it."""
     if not fine:
-        raise BadUnroll(f"{name} holds {found}")
+        raise InvalidUnroll(f"{name} holds {found}")

@@ -5,7 +5,7 @@ import pytest
 from through_grpc import LAYOUT, honest
 
 from pronk.layout import UnrollLayout
-from pronk.transport.examine import BadUnroll, examine
+from pronk.transport.validation import InvalidUnroll, validate_unroll
 from pronk.types import ActionSpec, ArraySpec, EnvSpec, unroll_specs
 
 
@@ -16,7 +16,7 @@ def sample(layout=LAYOUT):
 
 
 def test_an_honest_unroll_passes():
-    examine(sample(), LAYOUT.specs, newest=3)
+    validate_unroll(sample(), LAYOUT.specs, newest=3)
 
 
 def set_byte(array, value):
@@ -49,8 +49,8 @@ def set_byte(array, value):
 def test_a_value_that_cannot_be_is_refused_by_name(field, spoil):
     unroll = sample()
     spoil(unroll)
-    with pytest.raises(BadUnroll, match=field):
-        examine(unroll, LAYOUT.specs, newest=3)
+    with pytest.raises(InvalidUnroll, match=field):
+        validate_unroll(unroll, LAYOUT.specs, newest=3)
 
 
 def test_a_density_may_be_above_one():
@@ -58,7 +58,7 @@ def test_a_density_may_be_above_one():
     unroll = layout.allocate()
     unroll.log_prob[...] = 5.0
     unroll.action[...] = -7.5
-    examine(unroll, layout.specs, newest=0)
+    validate_unroll(unroll, layout.specs, newest=0)
     unroll.action[0, 0, 0] = np.nan
-    with pytest.raises(BadUnroll, match="action"):
-        examine(unroll, layout.specs, newest=0)
+    with pytest.raises(InvalidUnroll, match="action"):
+        validate_unroll(unroll, layout.specs, newest=0)

@@ -1,4 +1,4 @@
-"""What keeps strangers out of a fleet: a certificate and a token, made for one run and never written down here."""
+"""A certificate and a token, made for one run on a cluster and never saved on this machine."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from pathlib import Path
 from pronk.types import UserError
 
 SERVER_NAME = "pronk-learner"
-"""In the certificate; actors ask for it by this name, whatever the machine is called."""
+"""Name in the certificate. Actors expect it instead of the name of the learner's machine."""
 
 
 @dataclass(frozen=True)
-class Keys:
-    """For the learners all of it, for the actors the certificate and the token."""
+class RunCredentials:
+    """Learners get all of it, actors the certificate and the token."""
 
     certificate: str = field(repr=False)
     private_key: str = field(repr=False)
     token: str = field(repr=False)
 
 
-def make_keys() -> Keys:
-    """With the openssl program, which is wherever ssh is."""
+def make_credentials() -> RunCredentials:
+    """Make them with the program `openssl`, which machines with `ssh` usually have."""
     with tempfile.TemporaryDirectory() as folder:
         key, certificate = Path(folder) / "key.pem", Path(folder) / "certificate.pem"
         command = [
@@ -35,7 +35,9 @@ def make_keys() -> Keys:
         try:
             made = subprocess.run(command, capture_output=True, text=True)
         except FileNotFoundError:
-            raise UserError("a fleet needs the program openssl for its certificate; please install it") from None
+            raise UserError(
+                "the program openssl is not installed; it makes the certificate of a run on other machines"
+            ) from None
         if made.returncode:
             raise UserError(f"openssl could not make a certificate: {made.stderr.strip()}")
-        return Keys(certificate.read_text(), key.read_text(), secrets.token_hex(32))
+        return RunCredentials(certificate.read_text(), key.read_text(), secrets.token_hex(32))

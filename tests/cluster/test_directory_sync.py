@@ -2,8 +2,9 @@ import os
 
 import pytest
 
-from pronk.cluster import mirror
-from pronk.cluster.mirror import Incoming, Outgoing
+from pronk.cluster import directory_sync
+from pronk.cluster.directory_sync import DirectoryReceiver, DirectorySender
+from pronk.processes.messages import FileChunk
 
 
 @pytest.fixture
@@ -19,16 +20,16 @@ def content(folder):
 
 
 def test_the_copy_becomes_and_stays_equal(folders, monkeypatch):
-    monkeypatch.setattr(mirror, "CHUNK", 7)
+    monkeypatch.setattr(directory_sync, "CHUNK", 7)
     source, copy = folders
-    outgoing, incoming = Outgoing(source), Incoming(copy)
+    sender, receiver = DirectorySender(source), DirectoryReceiver(copy)
 
     def carry():
-        events = list(outgoing.changes())
-        for event in events:
-            incoming.take(event)
+        messages = list(sender.changes())
+        for message in messages:
+            receiver.apply(message)
         assert content(copy) == content(source)
-        return len(events)
+        return len(messages)
 
     (source / "logs").mkdir()
     (source / "metrics.jsonl").write_bytes(b"one line\n")
@@ -53,21 +54,43 @@ def test_what_is_still_being_written_does_not_travel(folders):
     source, _ = folders
     (source / "checkpoint.tmp").write_bytes(b"half")
     (source / "link").symlink_to("/etc/passwd")
-    assert list(Outgoing(source).changes()) == []
+    assert not any(isinstance(message, FileChunk) for message in DirectorySender(source).changes())
 
 
 @pytest.mark.parametrize("name", ["../outside", "/etc/passwd", "a/../../b", ""])
 def test_nothing_is_written_outside(folders, name):
-    event = {"file": name, "at": 0, "data": "", "appended": False, "last": True}
-    with pytest.raises((ValueError, KeyError)):
-        Incoming(folders[1]).take(event)
+    with pytest.raises(ValueError, match="not in the run directory"):
+        DirectoryReceiver(folders[1]).apply(FileChunk(name, 0, "", appended=False, last=True))
+
+
+def copy_once(source, copy):
+    receiver = DirectoryReceiver(copy)
+    for message in DirectorySender(source).changes():
+        receiver.apply(message)
 
 
 def test_other_files_of_the_copy_are_left_alone(folders):
     source, copy = folders
     (copy / "mine").write_text("kept")
     (source / "a").write_text("b")
-    outgoing = Outgoing(source)
-    for event in outgoing.changes():
-        Incoming(copy).take(event)
+    copy_once(source, copy)
     assert content(copy) == {"mine": b"kept", "a": b"b"}
+
+
+def test_checkpoints_that_were_removed_while_no_sender_ran_are_removed(folders):
+    source, copy = folders
+    for folder, names in ((source, ["2.pt", "3.pt"]), (copy, ["1.pt", "2.pt", "1.pt.partial"])):
+        (folder / "checkpoints").mkdir()
+        for name in names:
+            (folder / "checkpoints" / name).write_text(name)
+    copy_once(source, copy)
+    assert content(copy) == content(source)
+
+
+def test_a_sender_that_lost_its_checkpoints_does_not_cost_us_ours(folders):
+    source, copy = folders
+    (copy / "checkpoints").mkdir()
+    (copy / "checkpoints" / "1.pt").write_text("the only one left")
+    (source / "config.yaml").touch()
+    copy_once(source, copy)
+    assert (copy / "checkpoints" / "1.pt").exists()
