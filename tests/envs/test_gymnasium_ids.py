@@ -47,7 +47,7 @@ def test_keyword_arguments_reach_the_environment():
 
 
 def test_an_atari_id_is_what_gymnasium_makes_of_it():
-    config = EnvConfig(id="ALE/Pong-v5", kwargs={"obs_type": "grayscale"})
+    config = EnvConfig(id="ALE/Pong-v5", kwargs={"obs_type": "grayscale"}, wrappers=[])
     env = make(config, 2)
     try:
         step = env.reset([2**30, 2**31 - 1])
