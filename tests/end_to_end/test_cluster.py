@@ -195,7 +195,7 @@ def memory_of(pid: int) -> int:
         (["actor", "127.0.0.1:1", "--ca", "missing.pem"], "--ca: cannot read missing.pem: No such file"),
         (["actor", "127.0.0.1:1", "--cert", "missing.pem"], "--cert and --key belong together"),
         (["learner", "catch", "gateway.address=0.0.0.0:5050"], "gateway.insecure=true goes without"),
-        (["learner", "catch", "gateway.address=5050"], "gateway.address: 5050"),
+        (["learner", "catch", "gateway.address=5050"], "gateway.address must be a valid string, got 5050"),
         (["learner", "catch", "transport=local"], "gateway.address needs transport=shared_memory"),
         (["train", "catch", "actors.count=0"], "actors.count=0 leaves no actor to play"),
         (["train", "catch", "transport=grpcc"], "'grpcc' is not one of shared_memory, local, grpc"),
