@@ -2,8 +2,9 @@
 
 Every run is a program of its own, trains for the same number of seconds and then plays the same number of episodes.
 Nobody gets settings but the time limit. Per environment and seed the algorithms take turns, so that a slow moment of
-the machine meets all of them. Each result is appended to a JSON-lines file at once, and what is in it is not run again:
-stop whenever you like, and continue with the same command.
+the machine meets all of them. Run nothing else meanwhile: Pronk is several processes and SB3 one, so a busy machine
+favours Pronk. `load` of a result is the machine's load average before it. Each result is appended to a JSON-lines file
+at once, and what is in it is not run again: stop whenever you like, and continue with the same command.
 
     python -m venv sb3 && sb3/bin/pip install -r benchmarks/sb3_requirements.txt
     python benchmarks/against_sb3.py --sb3-python sb3/bin/python            # all environments, three seeds, 120 s each
@@ -122,7 +123,7 @@ def jobs(options: argparse.Namespace) -> Iterator[Job]:
 
 def measure(job: Job, options: argparse.Namespace) -> dict[str, Any] | None:
     """Train and evaluate once. A run that fails is reported and left out, so that it is tried again next time."""
-    began = time.monotonic()
+    began, load = time.monotonic(), os.getloadavg()[0]
     date = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     try:
         if job.algorithm == "pronk":
@@ -136,7 +137,7 @@ def measure(job: Job, options: argparse.Namespace) -> dict[str, Any] | None:
     except subprocess.TimeoutExpired as error:
         print(f"{describe(job)} FAILED: not done after {error.timeout:.0f} s", flush=True)
         return None
-    return job._asdict() | result | {"date": date, "all_seconds": round(time.monotonic() - began, 1)}
+    return job._asdict() | result | {"date": date, "load": load, "all_seconds": round(time.monotonic() - began, 1)}
 
 
 def run_pronk(job: Job, python: str, runs: Path) -> dict[str, Any]:

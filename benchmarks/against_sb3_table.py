@@ -11,6 +11,24 @@ from typing import Any, NamedTuple
 ALGORITHMS = {"pronk": "Pronk", "ppo": "SB3 PPO", "a2c": "SB3 A2C"}
 # 97.5% points of Student's t for 1, 2, ... degrees of freedom.
 STUDENT = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26)
+METHOD = """# Pronk beside Stable-Baselines3
+
+`python benchmarks/against_sb3.py --sb3-python ...` trains Pronk and SB3's PPO and A2C, each in a program of its own,
+for the same number of seconds on the same machine, in turn. Nobody gets settings but the time limit. The machine has to
+be idle otherwise: Pronk is several processes and SB3 one, so other work would slow SB3 more.
+
+- SB3: `MlpPolicy` for vectors, `CnnPolicy` for Atari, eight environments, everything else as SB3 has it. MiniGrid and
+  BabyAI go through `FlatObsWrapper`, as in RL Zoo, so the mission is part of the vector. MinAtar's grids are flattened.
+  Pong is `PongNoFrameskip-v4` with SB3's Atari wrapper and a stack of four frames.
+- Pronk: `pronk train ID run.total_seconds=...`; Pong is `pronk train atari env.game=pong`. The time limit also ends its
+  learning-rate schedule. Starting its actors is part of its time; importing and making environments is not part of
+  SB3's.
+- Return: the mean of 50 episodes (Pong: 10) that the last policy plays with sampled actions; the second table has the
+  likeliest actions, too. Intervals: 95% of the mean over seeds (Student's t). Random play: every action alike.
+- Even: the difference to the better of PPO and A2C is below two standard errors, or below 2% of the way from random
+  play to the best.
+
+"""
 EVEN = 0.02  # differences below this share of the way from random play to the best count as none
 
 
@@ -123,7 +141,7 @@ def write_table(rows: list[dict[str, Any]], path: Path) -> None:
     seconds = Counter(row["seconds"] for row in rows if row["algorithm"] != "random").most_common(1)[0][0]
     comparisons = compare(rows, seconds)
     marker = "<!-- everything below is written by benchmarks/against_sb3.py --table -->\n"
-    before = path.read_text().partition(marker)[0] if path.exists() else "# Pronk beside Stable-Baselines3\n\n"
+    before = path.read_text().partition(marker)[0] if path.exists() else METHOD
     verdicts = Counter(each.verdict for each in comparisons)
     count = ", ".join(f"{word} on {verdicts[word]}" for word in ("ahead", "even", "behind") if verdicts[word])
     plot = path.with_suffix(".png")

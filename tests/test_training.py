@@ -59,7 +59,7 @@ class Hands(LocalTransport):
         (
             2,
             [0, 0, 1, 2, 4, 4],
-            [0.0, None, 0.5, None, 0.0],
+            [0.0, 0.0, 0.5, 0.5, 0.0],  # of fresh columns; where there are none, as in the line before
             [None, 1.0, None, 1.5, None],
             {"0": 10, "1": 2},
             {"1": 6, "2": 2},
