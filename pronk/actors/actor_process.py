@@ -43,8 +43,10 @@ def play_over_shared_memory(job: dict[str, Any]) -> None:
 def play_over_grpc(job: dict[str, Any]) -> None:
     """Join as an actor of another machine does, but with the number that the learner gave."""
     from pronk.actors.remote_actor import RemoteActor
-    from pronk.transport.security import Pass
+    from pronk.transport.security import Credentials
 
     ticket = job["ticket"]
     hello = {"actor": job["actor"], "life": job["life"]}
-    RemoteActor(ticket["address"], Pass(ticket["token"]), lambda line: print(line, flush=True), hello=hello).run()
+    RemoteActor(
+        ticket["address"], Credentials(ticket["token"]), lambda line: print(line, flush=True), hello=hello
+    ).run()

@@ -24,7 +24,7 @@ from pronk.processes.reporting import report
 from pronk.processes.restarts import RestartPolicy
 from pronk.processes.supervisor import Child, Start, SupervisedProcess
 from pronk.transport import LearnerPort
-from pronk.transport.security import Pass, learner_pass
+from pronk.transport.security import Credentials, learner_credentials
 from pronk.transport.shared_memory import SharedMemoryTransport
 from pronk.types import Failure
 
@@ -92,7 +92,7 @@ class GatewayProcess:
         self._address = settings.address or LOOPBACK
         # The learner's own actors connect in plain text from this machine, whatever others must show.
         self._own_address = LOOPBACK if setup.config.transport.name == "grpc" and settings.address else None
-        self._pass, warnings = learner_pass(settings) if settings.address else (Pass(), [])
+        self._credentials, warnings = learner_credentials(settings) if settings.address else (Credentials(), [])
         for warning in warnings:
             setup.say(warning)
         self._learner, self._inner_token = secrets.token_hex(16), secrets.token_hex(32)
@@ -133,7 +133,7 @@ class GatewayProcess:
             time.sleep(0.02)
         self.count.address = self._address
         if self._setup.config.gateway.address is not None:
-            kinds = [*(["TLS"] if self._pass.tls else []), *(["token"] if self._pass.token else [])]
+            kinds = [*(["TLS"] if self._credentials.tls else []), *(["token"] if self._credentials.token else [])]
             self._setup.say(f"listening on {self._address} ({', '.join(kinds) or 'no TLS, no token'})")
             report(Listening(self._address))
 
@@ -211,7 +211,8 @@ class GatewayProcess:
     def _job(self, ticket: dict[str, Any], life: int) -> dict[str, Any]:
         config, layout = self._setup.config, self._setup.layout
         as_text = {
-            name: value.decode() if isinstance(value, bytes) else value for name, value in vars(self._pass).items()
+            name: value.decode() if isinstance(value, bytes) else value
+            for name, value in vars(self._credentials).items()
         }
         welcome = {
             "learner": self._learner,
@@ -229,7 +230,7 @@ class GatewayProcess:
             "life": life,
             "layout": layout.plain(),
             "digest": layout.digest,
-            "pass": as_text,
+            "credentials": as_text,
             "rules": {
                 "parameters_nbytes": self._setup.parameters.block.nbytes,
                 "slots": config.actors.slots,

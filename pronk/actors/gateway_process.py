@@ -45,16 +45,18 @@ def main(job: dict[str, Any], channel: Channel) -> None:
     os.environ.setdefault("GRPC_TRACE", "handshaker")  # logs connections that fail before Python sees them
     from pronk.layout import UnrollLayout
     from pronk.transport.gateway import Gateway, Rules
-    from pronk.transport.notes import Notes
-    from pronk.transport.security import Pass
+    from pronk.transport.gateway_log import GatewayLog
+    from pronk.transport.security import Credentials
     from pronk.transport.shared_memory import Ticket
 
-    notes = Notes(lambda line: write_if_possible(log, line))
+    notes = GatewayLog(lambda line: write_if_possible(log, line))
     read_grpc_log(notes, log)
-    shown = Pass(
-        **{name: value and value.encode() if name != "token" else value for name, value in job["pass"].items()}
+    credentials = Credentials(
+        **{name: value and value.encode() if name != "token" else value for name, value in job["credentials"].items()}
     )
-    rules = Rules(layout=UnrollLayout.from_plain(job["layout"]), life=job["life"], shown=shown, **job["rules"])
+    rules = Rules(
+        layout=UnrollLayout.from_plain(job["layout"]), life=job["life"], credentials=credentials, **job["rules"]
+    )
     assert rules.layout.digest == job["digest"], "the layout changed on its way"
 
     def tell(message: Message) -> None:

@@ -22,8 +22,8 @@ from pronk.processes.messages import Joined
 from pronk.processes.reporting import report
 from pronk.processes.restarts import RestartPolicy
 from pronk.transport import Closed
-from pronk.transport.grpc_actor import Connection, GrpcActorPort, Lost
-from pronk.transport.security import Pass
+from pronk.transport.grpc_actor import Connection, GrpcActorPort, LearnerUnavailable
+from pronk.transport.security import Credentials
 from pronk.types import Failure, UserError
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class RemoteActor:
     """One actor, over all its connections."""
 
     address: str
-    shown: Pass
+    credentials: Credentials
     tell: Callable[[str], None]
     """Shows the user a line: joined, lost, waiting."""
     progress: Callable[[int], None] = lambda steps: None
@@ -123,10 +123,10 @@ class RemoteActor:
                 pause = RECONNECT.pause(self._attempts) * random.uniform(0.5, 1.0)
                 time.sleep(min(pause, max(0.0, began + self.give_up_after - time.monotonic())))
             try:
-                connection = Connection(self.address, self.shown, KEEPALIVE_SECONDS, self.hello)
+                connection = Connection(self.address, self.credentials, KEEPALIVE_SECONDS, self.hello)
                 connection.on_hang = self.on_hang
                 return connection
-            except Lost as error:
+            except LearnerUnavailable as error:
                 lost = error
 
 

@@ -45,17 +45,17 @@ def actor(
     needed where HOST is this machine, or where the learner's certificate is signed by an authority that the system
     trusts.
     """
-    from pronk.transport.security import actor_pass
+    from pronk.transport.security import actor_credentials
 
     if give_up_after is not None and not give_up_after > 0:
         raise UserError(f"--give-up-after must be more than 0 seconds, got {give_up_after:g}")
-    shown = actor_pass(address, token_file, ca, cert, key, insecure, server_name)
+    credentials = actor_credentials(address, token_file, ca, cert, key, insecure, server_name)
     from pronk.actors.remote_actor import RemoteActor
 
     board = Board(quiet)
     remote = RemoteActor(
         address,
-        shown,
+        credentials,
         board.tell,
         board.progress,
         float("inf") if give_up_after is None else give_up_after,

@@ -1,10 +1,10 @@
-"""The gateway: a gRPC server that fills slots of shared memory with what actors of other machines send.
+"""The gateway: a gRPC server that copies unrolls of actors on other machines into shared memory.
 
-    actor ==[ one stream ]==> Session --copies into a free slot, examines--> number of the slot ==> learner
+    actor ==[ one stream ]==> Session --copies into a free slot, validates--> slot number ==> learner
 
-It is a process of its own on the learner's machine, so that nothing a stranger does to it can cost the learner more
-than its actors. Memory is bounded: an actor has a few credits, each good for one unroll, and gets one back when the
-learner is done with an unroll of its. What does not fit is told why and dropped; nobody else notices.
+It is a process of its own on the learner's machine, so that a hostile client can cost the learner at most its remote
+actors. Memory is bounded: an actor has a few credits, one per unroll, and gets one back when the learner has freed an
+unroll. A client that breaks the protocol is refused with the reason; the others are not affected.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from pronk.layout import UnrollLayout
 from pronk.processes.messages import ActorJoined, ActorLeft, Listening, Message
 from pronk.transport.codecs import DTYPES, shrink
 from pronk.transport.frames import HEADER, MAX_JSON_BYTES, METHOD, TOKEN, Kind, pack, stream_options
+from pronk.transport.gateway_log import GatewayLog
 from pronk.transport.memory import ParameterExchange, Slots, map_memory
-from pronk.transport.notes import Notes
-from pronk.transport.security import Pass, same_token
+from pronk.transport.security import Credentials, same_token
 from pronk.transport.session import Refused, Session
 from pronk.transport.shared_memory import FINISHED, RECORD, Ticket, receive
 from pronk.types import Parameters
 
-HANDSHAKE_SECONDS = 10.0  # for a connection to become a conversation
-IDLE_SECONDS = 30.0  # after which a connection without a conversation is closed
+HANDSHAKE_SECONDS = 10.0  # for a new connection to finish its handshake
+IDLE_SECONDS = 30.0  # after which a connection without a stream is closed
 SPARE_CONNECTIONS = 2048  # besides those of actors: half-open ones must not keep an actor out
-FAREWELL_SECONDS = 2.0  # for actors to hear that the run has ended
-UNROLLS_AT_ONCE = 8  # between two looks at everything else
+STOP_SECONDS = 2.0  # for actors to receive STOP at the end of the run
+UNROLLS_AT_ONCE = 8  # before other streams get their turn
 
 
 @dataclass(frozen=True)
 class Rules:
-    """All that the gateway has to know of the run."""
+    """What the gateway needs to know of the run."""
 
     layout: UnrollLayout
     parameters_nbytes: int
@@ -48,28 +48,28 @@ class Rules:
     first_index: int
     """Actors are numbered from here; the learner's own have the numbers before."""
     life: int
-    """How often the gateway has been started before."""
+    """How many gateway processes this run had before."""
     welcome: dict[str, Any]
-    """What every actor is told."""
+    """Content of WELCOME."""
     parameters_dtype: str
     timeout_seconds: float
     keepalive_seconds: float
-    shown: Pass
+    credentials: Credentials
     inner_token: str
-    """Of the learner's own actors, which may say who they are."""
+    """Of the learner's own actors, which choose their number themselves."""
     open: bool = True
-    """To others than the learner's own actors."""
+    """Whether other actors than the learner's own may join."""
 
 
 class Gateway:
-    """Sessions on one side, one channel to the learner on the other."""
+    """Sessions on one side, one socket to the learner on the other."""
 
-    def __init__(self, rules: Rules, ticket: Ticket, notes: Notes, tell: Callable[[Message], None]) -> None:
-        self.rules, self.notes, self._tell = rules, notes, tell
+    def __init__(self, rules: Rules, ticket: Ticket, log: GatewayLog, tell: Callable[[Message], None]) -> None:
+        self.rules, self.log, self._tell = rules, log, tell
         self.slots = Slots(map_memory(ticket.unrolls), rules.layout)
         self._exchange = ParameterExchange(map_memory(ticket.parameters), rules.parameters_nbytes)
         self._learner = socket.socket(fileno=ticket.socket)
-        self._free: list[int] = []  # the last freed is used next, so that memory in use stays small
+        self._free: list[int] = []  # last in, first out: touches as little memory as possible
         self._owners: dict[int, Session] = {}
         self._queue: list[asyncio.Future[int]] = []  # sessions that wait for a slot
         self._sessions: set[Session] = set()
@@ -78,16 +78,16 @@ class Gateway:
         self._frame: tuple[Parameters | None, bytes] = (None, b"")
         self._paced: deque[asyncio.Future[None]] = deque()
         self._over = asyncio.Event()
-        self.finished = False  # whether the run has reached its end, so that nobody need wait for the learner's return
+        self.finished = False  # whether the run has ended, so that actors need not wait for a restart
 
     async def serve(self, address: str, own_address: str | None = None) -> None:
-        """Listen until the learner hangs up; for its own actors, where needed, also in plain text on this machine."""
-        asyncio.get_running_loop().add_reader(self._learner, self._hear)
+        """Listen until the learner closes its socket; for its own actors also on `own_address`, without TLS."""
+        asyncio.get_running_loop().add_reader(self._learner, self._read_learner)
         server = grpc.aio.server(options=server_options(self.rules))
         service, _, method = METHOD.strip("/").partition("/")
-        handler = grpc.stream_stream_rpc_method_handler(self._converse)
+        handler = grpc.stream_stream_rpc_method_handler(self._serve_stream)
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, {method: handler}),))
-        port = bind(server, address, self.rules.shown)
+        port = bind(server, address, self.rules.credentials)
         own_port = server.add_insecure_port(own_address) if own_address else None
         await server.start()
         own = f"{own_address.rpartition(':')[0]}:{own_port}" if own_address else None
@@ -98,38 +98,38 @@ class Gateway:
                 session.stop()
         finally:
             asyncio.get_running_loop().remove_reader(self._learner)
-            await server.stop(FAREWELL_SECONDS if self.finished else 0.0)
+            await server.stop(STOP_SECONDS if self.finished else 0.0)
             self._learner.close()
 
-    async def _converse(self, _: Any, context: Any) -> None:
-        """One stream. Whatever goes wrong in it ends here."""
+    async def _serve_stream(self, _: Any, context: Any) -> None:
+        """Serve one stream. An error in it does not affect others."""
         peer = context.peer().rpartition(":")[0]
         try:
             session = Session(self, context, peer, self._authenticate(context))
-            await session.converse()
+            await session.run()
         except Refused as refusal:
-            self.notes.refused(peer, refusal.who, refusal.reason)
+            self.log.refused(peer, refusal.who, refusal.reason)
             await context.abort(refusal.code, refusal.reason)
-        except asyncio.CancelledError:  # gRPC's way to say that the other side is gone
+        except asyncio.CancelledError:  # gRPC cancels the handler when the other side is gone
             return
 
     def _authenticate(self, context: Any) -> bool:
-        """Whether it is one of the learner's own; raises for a stranger."""
-        shown = dict(context.invocation_metadata() or ()).get(TOKEN)
-        if shown is not None and same_token(shown, self.rules.inner_token):
+        """Return whether it is one of the learner's own actors. Raises `Refused` for an unknown client."""
+        token = dict(context.invocation_metadata() or ()).get(TOKEN)
+        if token is not None and same_token(token, self.rules.inner_token):
             return True
         encrypted = bool(context.auth_context().get("transport_security_type") == [b"ssl"])
-        if not self.rules.open or encrypted != self.rules.shown.tls:
-            raise Refused(grpc.StatusCode.UNAUTHENTICATED, "only the learner's own actors may come this way")
-        wanted = self.rules.shown.token
-        if wanted is not None and shown is None:
-            raise Refused(grpc.StatusCode.UNAUTHENTICATED, "the learner wants a token, and none was shown")
-        if wanted is not None and not same_token(shown, wanted):
+        if not self.rules.open or encrypted != self.rules.credentials.tls:
+            raise Refused(grpc.StatusCode.UNAUTHENTICATED, "only the learner's own actors may join here")
+        wanted = self.rules.credentials.token
+        if wanted is not None and token is None:
+            raise Refused(grpc.StatusCode.UNAUTHENTICATED, "the learner requires a token, and none was sent")
+        if wanted is not None and not same_token(token, wanted):
             raise Refused(grpc.StatusCode.UNAUTHENTICATED, "the token is not the learner's")
         return False
 
     def admit(self, session: Session, reserved: dict[str, int] | None) -> tuple[int, int]:
-        """A number for a new actor, and which of that number's lives it is."""
+        """Return a number for a new actor, and how often that number was used before."""
         if reserved is None and not self._indexes:
             raise Refused(
                 grpc.StatusCode.RESOURCE_EXHAUSTED,
@@ -143,18 +143,18 @@ class Gateway:
         return index, self.rules.life * 1_000_000 + life
 
     def joined(self, session: Session) -> None:
-        """It plays from now on."""
-        self.notes.write(f"actor {session.index} joins: {session.name}")
+        """Report that this actor plays from now on."""
+        self.log.write(f"actor {session.index} joins: {session.name}")
         self._tell(ActorJoined(session.index, session.name, self._playing()))
 
     def left(self, session: Session, why: str) -> None:
-        """Its number is free again. What it sent stays."""
+        """Free its number. What it sent stays."""
         self._sessions.discard(session)
         if session.index >= self.rules.first_index:
             heapq.heappush(self._indexes, session.index)
         if session.playing:
             session.playing = False
-            self.notes.write(f"actor {session.index} leaves: {session.name}; {why}")
+            self.log.write(f"actor {session.index} leaves: {session.name}; {why}")
             self._tell(ActorLeft(session.index, self._playing()))
 
     def _playing(self) -> int:
@@ -162,11 +162,11 @@ class Gateway:
 
     @property
     def version(self) -> int:
-        """That the learner published last."""
+        """Version that the learner published last."""
         return self._exchange.version
 
     def parameters_frame(self, version: int) -> bytes | None:
-        """The newest parameters as they travel, made once for everybody; None if this is the newest version."""
+        """Return the newest parameters as a frame, encoded once for all actors; None if `version` is the newest."""
         parameters = self._exchange.read()
         if parameters.version == version:
             return None
@@ -177,54 +177,57 @@ class Gateway:
         return self._frame[1]
 
     async def free_slot(self) -> int:
-        """Waits only where actors have gone and come back while the learner still has what they had sent."""
+        """Wait for a free slot. There is none only while the learner holds unrolls of actors that left and rejoined."""
         if self._free:
             return self._free.pop()
-        place: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._queue.append(place)
+        waiter: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._queue.append(waiter)
         try:
-            return await place
+            return await waiter
         except asyncio.CancelledError:
-            if place.done() and not place.cancelled():  # it came too late
-                self.give_back(place.result())
+            if waiter.done() and not waiter.cancelled():  # a slot came just before
+                self.give_back(waiter.result())
             raise
 
     async def turn(self) -> None:
-        """Wait for one's turn to read on. Only a few have it at a time, so that who joins need not wait until hundreds
-        who have something to send have been read: gRPC accepts one stream each time round asyncio's loop."""
-        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Wait for a turn to read the next frame.
+
+        A few sessions have it at a time. gRPC accepts one new stream per iteration of asyncio's loop, so without turns
+        an actor that joins would wait until the unrolls of hundreds of others have been read.
+        """
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if not self._paced:
             asyncio.get_running_loop().call_soon(self._let_some_read)
-        self._paced.append(place)
-        await place
+        self._paced.append(waiter)
+        await waiter
 
     def _let_some_read(self) -> None:
         for _ in range(min(UNROLLS_AT_ONCE, len(self._paced))):
-            place = self._paced.popleft()
-            if not place.done():
-                place.set_result(None)
+            waiter = self._paced.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
         if self._paced:
             asyncio.get_running_loop().call_soon(self._let_some_read)
 
     def give_back(self, slot: int) -> None:
-        """A slot that nothing was sent in, or that the learner is done with."""
+        """Free a slot that was not sent, or that the learner has freed."""
         while self._queue:
-            place = self._queue.pop(0)
-            if not place.done():
-                place.set_result(slot)
+            waiter = self._queue.pop(0)
+            if not waiter.done():
+                waiter.set_result(slot)
                 return
         self._free.append(slot)
 
     def deliver(self, slot: int, session: Session) -> None:
-        """The slot is the learner's until it gives it back."""
+        """Send a filled slot to the learner."""
         self._owners[slot] = session
         try:
             self._learner.sendall(RECORD.pack(slot, session.index))
         except OSError:
             self._over.set()
 
-    def _hear(self) -> None:
-        """Slots that the learner is done with, or its end."""
+    def _read_learner(self) -> None:
+        """Read which slots the learner has freed, or that it has ended."""
         records = receive(self._learner)
         if not records:
             self._over.set()
@@ -234,22 +237,24 @@ class Gateway:
                 continue
             self.give_back(slot)
             owner = self._owners.pop(slot, None)
-            if owner in self._sessions:  # not if it has left meanwhile
+            if owner in self._sessions:  # it may have left since
                 owner.grant()
 
 
-def bind(server: Any, address: str, shown: Pass) -> int:
-    """Add the port; the number that it got."""
-    if shown.certificate is None:
+def bind(server: Any, address: str, credentials: Credentials) -> int:
+    """Add the port, and return its number."""
+    if credentials.certificate is None:
         return server.add_insecure_port(address)
-    credentials = grpc.ssl_server_credentials(
-        [(shown.private_key, shown.certificate)], shown.authority, require_client_auth=shown.authority is not None
+    tls = grpc.ssl_server_credentials(
+        [(credentials.private_key, credentials.certificate)],
+        credentials.authority,
+        require_client_auth=credentials.authority is not None,
     )
-    return server.add_secure_port(address, credentials)
+    return server.add_secure_port(address, tls)
 
 
 def server_options(rules: Rules) -> list[tuple[str, int]]:
-    """Limits on everything that a stranger could use up."""
+    """Return gRPC's settings, with limits on all that a hostile client could use up."""
     return [
         *stream_options(rules.keepalive_seconds),
         ("grpc.so_reuseport", 0),  # two learners on one port would each get half of the actors

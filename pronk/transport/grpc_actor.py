@@ -1,7 +1,7 @@
 """The actor's end of a stream to the gateway.
 
-`Connection` is one stream: it lives until either side ends it or the network does. `GrpcActorPort` is what the actor
-plays through, and outlives connections: a new one can take the place of one that was lost.
+`Connection` is one stream, until either side ends it or the network fails. `GrpcActorPort` is the actor's port; it
+outlives connections: `attach` replaces one that was lost.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ from pronk.transport.frames import (
     unpack,
     unpack_json,
 )
-from pronk.transport.security import Pass
+from pronk.transport.security import Credentials
 from pronk.types import Parameters, Unroll, UserError
 
-WELCOME_SECONDS = 20.0  # for the learner to answer at all
-LEAVE_SECONDS = 1.0  # for a last word to be heard
+WELCOME_SECONDS = 20.0  # for the learner to reply to HELLO
+LEAVE_SECONDS = 1.0  # for LEAVE to arrive
 
 
-class Lost(Exception):  # noqa: N818 - what happened
-    """There is no learner to talk to now; there may be one later."""
+class LearnerUnavailable(Exception):  # noqa: N818 - not an error: the actor tries again
+    """No learner can be reached now; there may be one later."""
 
 
 class Connection:
-    """One stream. A thread reads it; whoever waits for something is woken."""
+    """One stream. A thread reads it and wakes those who wait for a frame."""
 
     def __init__(
-        self, address: str, shown: Pass, keepalive_seconds: float, hello: dict[str, Any] | None = None
+        self, address: str, credentials: Credentials, keepalive_seconds: float, hello: dict[str, Any] | None = None
     ) -> None:
         self.on_hang: Callable[[], None] = lambda: None
         self.limit = 0
@@ -58,8 +58,8 @@ class Connection:
         self._answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._changed = threading.Condition()
         self._outgoing: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        self._channel = make_channel(address, shown, keepalive_seconds)
-        metadata = [(TOKEN, shown.token)] if shown.token else None
+        self._channel = make_channel(address, credentials, keepalive_seconds)
+        metadata = [(TOKEN, credentials.token)] if credentials.token else None
         self._call = self._channel.stream_stream(METHOD, None, None)(iter(self._outgoing.get, None), metadata=metadata)
         name = f"{socket.gethostname()}:{os.getpid()}"
         self.send(pack_json(Kind.HELLO, {"protocol": PROTOCOL, "name": name, **(hello or {})}))
@@ -76,19 +76,19 @@ class Connection:
         self._outgoing.put(message)
 
     def answer(self, seconds: float | None = None) -> Any:
-        """The next frame that answers something of ours."""
+        """Wait for the next frame that answers a request. Raises `Closed`."""
         try:
             frame = self._answers.get(timeout=seconds)
         except queue.Empty:
-            self._end(f"no answer for {seconds:g} s")
+            self._end(f"no reply for {seconds:g} s")
             frame = None
         if frame is None:
-            self._answers.put(None)  # for whoever asks next
+            self._answers.put(None)  # for the next call
             raise Closed
         return frame
 
     def wait_for_credit(self, number: int) -> None:
-        """Until the unroll of this number may be sent."""
+        """Wait until the unroll of this number may be sent. Raises `Closed`."""
         with self._changed:
             while self.limit <= number and self._ended is None:
                 self._changed.wait()
@@ -97,11 +97,11 @@ class Connection:
 
     @property
     def ended(self) -> bool:
-        """Whether nothing can be sent any more."""
+        """Whether the stream has ended."""
         return self._ended is not None
 
     def close(self, why: str | None = None) -> None:
-        """Hang up, with a last word where there is one."""
+        """End the stream; with a reason, send LEAVE first."""
         if why is not None and self._ended is None:
             self.send(pack_json(Kind.LEAVE, {"why": why}))
         self._outgoing.put(None)
@@ -125,7 +125,7 @@ class Connection:
                     break
                 else:
                     self._answers.put(frame)
-            self._end("the learner hung up")
+            self._end("the learner closed the connection")
         except grpc.RpcError as error:
             self._judge(error.code(), error.details() or "")
         except Exception as error:
@@ -136,7 +136,7 @@ class Connection:
         self._mistake = code in (codes.UNAUTHENTICATED, codes.FAILED_PRECONDITION, codes.UNIMPLEMENTED) or (
             code is codes.UNAVAILABLE and "handshake failed" in details.lower()
         )
-        self._end(in_plain_words(details) or code.name)
+        self._end(describe_failure(details) or code.name)
         if code is codes.DEADLINE_EXCEEDED:
             self.on_hang()
 
@@ -146,13 +146,13 @@ class Connection:
             self._changed.notify_all()
         self._answers.put(None)
 
-    def reason(self) -> Lost | UserError:
-        """Why it ended, and whether it is worth another try."""
-        return (UserError if self._mistake else Lost)(self._ended or "the connection was closed")
+    def reason(self) -> LearnerUnavailable | UserError:
+        """Return why it ended: a UserError if trying again is no use."""
+        return (UserError if self._mistake else LearnerUnavailable)(self._ended or "the connection was closed")
 
 
 class GrpcActorPort:
-    """The actor's port."""
+    """See `ActorPort`."""
 
     def __init__(
         self, connection: Connection, layout: UnrollLayout, parameters_nbytes: int, ahead: bool = True
@@ -165,7 +165,7 @@ class GrpcActorPort:
         self.attach(connection)
 
     def attach(self, connection: Connection) -> None:
-        """Play through this connection from now on."""
+        """Use this connection from now on."""
         self.connection = connection
         welcome = connection.welcome
         self._encoding = COMPRESSIONS.index(welcome["compression"])
@@ -175,7 +175,7 @@ class GrpcActorPort:
         connection.send(pack_json(Kind.READY, {"layout": self._layout.digest}))
 
     def parameters(self) -> Parameters:
-        """The newest, asked for now or, to save the wait, just before the last unroll was sent."""
+        """See `ActorPort`. Often they were requested already, just before the last unroll was sent."""
         self._pull()
         frame = self.connection.answer()
         self._pulled = False
@@ -186,14 +186,14 @@ class GrpcActorPort:
 
     @contextlib.contextmanager
     def unroll(self) -> Iterator[Unroll]:
-        """Waits for credit. Leaving the block in good order sends it."""
+        """See `ActorPort`. Waits for credit."""
         self.connection.wait_for_credit(self._number)
         yield self._view
         if self.connection.ended:
             raise Closed
         message = self._pack()
-        # Asked before the unroll is sent, the answer comes down while the unroll goes up. But without credit for the
-        # next one there will be a wait, and newer parameters after it.
+        # Requested before the unroll is sent, parameters come down while it goes up. But without credit for the next
+        # unroll the actor has to wait, and there will be newer parameters after that.
         if self._ahead and self.connection.limit > self._number + 1:
             self._pull()
         self.connection.send(message)
@@ -215,8 +215,8 @@ class GrpcActorPort:
         return bytes(self._message)
 
 
-def make_channel(address: str, shown: Pass, keepalive_seconds: float) -> Any:
-    """To the gateway, with a connection of its own."""
+def make_channel(address: str, credentials: Credentials, keepalive_seconds: float) -> Any:
+    """Return a channel to the gateway that shares its connection with no other."""
     options: list[tuple[str, Any]] = [
         *stream_options(keepalive_seconds),
         ("grpc.max_receive_message_length", -1),
@@ -224,29 +224,29 @@ def make_channel(address: str, shown: Pass, keepalive_seconds: float) -> Any:
         ("grpc.enable_retries", 0),
         ("grpc.enable_http_proxy", 0),
     ]
-    if not shown.tls:
+    if not credentials.tls:
         return grpc.insecure_channel(address, options)
-    if shown.server_name:
-        options.append(("grpc.ssl_target_name_override", shown.server_name))
-    credentials = grpc.ssl_channel_credentials(shown.authority or None, shown.private_key, shown.certificate)
-    return grpc.secure_channel(address, credentials, options)
+    if credentials.server_name:
+        options.append(("grpc.ssl_target_name_override", credentials.server_name))
+    tls = grpc.ssl_channel_credentials(credentials.authority or None, credentials.private_key, credentials.certificate)
+    return grpc.secure_channel(address, tls, options)
 
 
-def in_plain_words(details: str) -> str:
-    """gRPC's account of a failure, without its wrapping."""
+def describe_failure(details: str) -> str:
+    """Return gRPC's description of a failure in words that say what to do."""
     details = details.rpartition("last error: ")[2]
     if "handshake failed" in details.lower():
         for sign, meaning in {
             "CERTIFICATE_VERIFY_FAILED": "the learner's certificate is not signed by an authority that is trusted here "
             "(--ca), or is of another name (--server-name)",
             "WRONG_VERSION_NUMBER": "the learner does not speak TLS there; on a network that is trusted: --insecure",
-            "CERTIFICATE_REQUIRED": "the learner wants a certificate: --cert and --key",
+            "CERTIFICATE_REQUIRED": "the learner requires a certificate: --cert and --key",
         }.items():
             if sign in details:
                 return meaning
     for sign, meaning in {
-        "Connection refused": "nobody listens there",
-        "Socket closed": "it hung up at once (does the learner want TLS? --ca)",
+        "Connection refused": "nothing listens there",
+        "Socket closed": "it closed the connection at once (does the learner use TLS? --ca)",
         "Domain name not found": "there is no host of that name",
     }.items():
         if sign in details:

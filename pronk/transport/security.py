@@ -1,8 +1,8 @@
-"""Who may join, and who may listen in: addresses, the shared token, TLS.
+"""Authentication and encryption: addresses, the shared token, TLS.
 
-On this machine's own address (loopback) everything is allowed. On any other the learner wants a certificate and a
-token, or to be told plainly that it may do without. The token comes from a file or from the environment, lives in
-memory, and is neither printed nor saved.
+On a loopback address nothing is required. On any other the learner requires a certificate and a token, unless
+gateway.insecure=true. The token comes from a file or the environment, stays in memory, and is neither printed nor
+saved.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ TOKEN_VARIABLE = "PRONK_TOKEN"
 
 
 @dataclass(frozen=True)
-class Pass:
-    """What one side shows the other. Kept out of `repr`, so that no traceback or log can show it."""
+class Credentials:
+    """What one side proves its identity with. Kept out of `repr`, so that no traceback or log can show it."""
 
     token: str | None = field(default=None, repr=False)
     certificate: bytes | None = field(default=None, repr=False)
     private_key: bytes | None = field(default=None, repr=False)
     authority: bytes | None = field(default=None, repr=False)
-    """Whose signature on the other's certificate is trusted. For an actor, empty means those that the system trusts."""
+    """Certificate authorities to trust. For an actor, empty means those that the system trusts."""
     server_name: str | None = None
-    """What the learner's certificate says, where that is not the address."""
+    """Name in the learner's certificate, if it is not the host of the address."""
 
     @property
     def tls(self) -> bool:
@@ -40,34 +40,34 @@ class Pass:
         return self.certificate is not None or self.authority is not None
 
 
-def learner_pass(config: GatewayConfig) -> tuple[Pass, list[str]]:
-    """The learner's, and warnings. Raises where an address needs more safety than there is."""
+def learner_credentials(config: GatewayConfig) -> tuple[Credentials, list[str]]:
+    """Return the learner's credentials, and warnings. Raises UserError if the address requires more of them."""
     host, _ = split_address(str(config.address))
     if (config.certificate is None) != (config.private_key is None):
         raise UserError("gateway.certificate and gateway.private_key belong together; only one of them is set")
     if config.client_ca and not config.certificate:
         raise UserError("gateway.client_ca asks actors for certificates, which needs gateway.certificate as well")
-    shown = Pass(
+    credentials = Credentials(
         token=read_token(config.token_file, "gateway.token_file"),
         certificate=read_file(config.certificate, "gateway.certificate"),
         private_key=read_file(config.private_key, "gateway.private_key"),
         authority=read_file(config.client_ca, "gateway.client_ca"),
     )
     lacking = [
-        *([] if shown.certificate else ["TLS (gateway.certificate and gateway.private_key)"]),
-        *([] if shown.token else [f"a token (gateway.token_file or ${TOKEN_VARIABLE})"]),
+        *([] if credentials.certificate else ["TLS (gateway.certificate and gateway.private_key)"]),
+        *([] if credentials.token else [f"a token (gateway.token_file or ${TOKEN_VARIABLE})"]),
     ]
     if is_loopback(host) or not lacking:
-        return shown, []
+        return credentials, []
     if not config.insecure:
         raise UserError(
             f"gateway.address={config.address} can be reached by other machines, so it needs "
             f"{' and '.join(lacking)}; gateway.insecure=true goes without"
         )
-    return shown, [f"gateway.insecure: {config.address} can be reached by other machines without {lacking[0]}"]
+    return credentials, [f"gateway.insecure: {config.address} can be reached by other machines without {lacking[0]}"]
 
 
-def actor_pass(
+def actor_credentials(
     address: str,
     token_file: Path | None = None,
     ca: Path | None = None,
@@ -75,11 +75,11 @@ def actor_pass(
     private_key: Path | None = None,
     insecure: bool = False,
     server_name: str | None = None,
-) -> Pass:
-    """The actor's. To another machine it speaks TLS unless told otherwise: the token would travel in the clear."""
+) -> Credentials:
+    """Return an actor's credentials. To another machine TLS is on by default: else the token would be sent in clear."""
     host, port = split_address(address)
     if port == 0:
-        raise UserError(f"{address}: which port? `pronk learner` says it when it listens")
+        raise UserError(f"{address}: a port is required; `pronk learner` prints it when it listens")
     if (certificate is None) != (private_key is None):
         raise UserError("--cert and --key belong together; only one of them is given")
     if insecure and ca:
@@ -87,7 +87,7 @@ def actor_pass(
     authority = read_file(ca, "--ca")
     if authority is None and not insecure and (certificate or not is_loopback(host)):
         authority = b""
-    return Pass(
+    return Credentials(
         token=read_token(token_file, "--token-file"),
         certificate=read_file(certificate, "--cert"),
         private_key=read_file(private_key, "--key"),
@@ -96,14 +96,14 @@ def actor_pass(
     )
 
 
-def same_token(shown: Any, wanted: str) -> bool:
-    """Compared in constant time."""
-    shown = shown if isinstance(shown, bytes) else str(shown).encode(errors="replace")
-    return hmac.compare_digest(shown, wanted.encode())
+def same_token(token: Any, wanted: str) -> bool:
+    """Compare in constant time."""
+    token = token if isinstance(token, bytes) else str(token).encode(errors="replace")
+    return hmac.compare_digest(token, wanted.encode())
 
 
 def read_token(path: str | Path | None, key: str) -> str | None:
-    """From the file, else from the environment; None where there is neither."""
+    """Return the token from the file, else from the environment; None if there is neither."""
     content = read_file(path, key)
     token = content.decode(errors="replace").strip() if content is not None else os.environ.get(TOKEN_VARIABLE, "")
     where = f"{key}: {path}" if path else f"${TOKEN_VARIABLE}"
@@ -115,7 +115,7 @@ def read_token(path: str | Path | None, key: str) -> str | None:
 
 
 def read_file(path: str | Path | None, key: str) -> bytes | None:
-    """The content of a small file that the user named, with `~` and `$VARIABLES`."""
+    """Return the content of a file. `~` and `$VARIABLES` in its name are expanded. Raises UserError."""
     if path is None:
         return None
     try:
@@ -125,7 +125,7 @@ def read_file(path: str | Path | None, key: str) -> bytes | None:
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """`HOST:PORT`, the host of an IPv6 address in brackets."""
+    """Return host and port of `HOST:PORT`; an IPv6 host is in brackets. Raises UserError."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit() or int(port) > 65535 or (":" in host and not host.startswith("[")):
         raise UserError(f"{address!r} is not an address; write HOST:PORT, such as 127.0.0.1:5050")
@@ -133,7 +133,7 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach it."""
+    """Return whether only this machine can reach the host."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -145,12 +145,12 @@ def check_gateway(config: ResolvedConfig) -> None:
     if config.has_gateway:
         compressor(config.transport.compression)
     if config.gateway.address is not None:
-        learner_pass(config.gateway)
+        learner_credentials(config.gateway)
         refuse_used_address(config.gateway.address)
 
 
 def refuse_used_address(address: str) -> None:
-    """Nobody can listen where somebody does."""
+    """Raise UserError if the address is in use."""
     host, port = split_address(address)
     try:
         family, kind, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]

@@ -1,4 +1,4 @@
-"""One actor's stream, as the gateway sees it: what is due next, what is allowed, and what is told."""
+"""The gateway's side of one actor's stream: the state of the protocol, deadlines and credits."""
 
 from __future__ import annotations
 
@@ -29,47 +29,47 @@ HELLO_SECONDS = 20.0  # for the first frame
 WRITE_SECONDS = 60.0  # for the other side to take a frame
 
 
-class Refused(Exception):  # noqa: N818 - what happens
-    """The stream ends, and the other side is told why."""
+class Refused(Exception):  # noqa: N818 - not an error of this process
+    """The gateway ends the stream, with a gRPC status and the reason."""
 
     def __init__(self, code: Any, reason: str, who: str = "") -> None:
         super().__init__(reason)
         self.code, self.reason, self.who = code, reason, who
 
 
-class Left(Exception):  # noqa: N818 - what happens
-    """The actor ends the stream."""
+class StreamClosed(Exception):  # noqa: N818 - not an error
+    """The actor ended the stream. The message has its reason."""
 
 
 class Session:
-    """HELLO, WELCOME, READY; then unrolls and pulls in any order, while there is credit."""
+    """HELLO, WELCOME, READY; then UNROLL (with credit) and PULL in any order; see `frames.py`."""
 
     def __init__(self, gateway: Gateway, context: Any, peer: str, own: bool) -> None:
         self._gateway, self._context, self._peer, self._own = gateway, context, peer, own
         self.index, self.name, self.playing = -1, peer, False
-        self._due = 0  # the number of its next unroll
-        self._limit = self._told = 0  # unrolls it may have sent in all, and what it knows of that
-        self._asked: int | None = None  # the version it has, where it asks for a newer one
+        self._due = 0  # number of its next unroll
+        self._limit = self._sent_limit = 0  # unrolls it may send in all, and the last limit that it was sent
+        self._asked: int | None = None  # version that it has, if it asked for a newer one
         self._stopping = False
         self._wake = asyncio.Event()
         self._overdue = "no HELLO"
         self._clock: asyncio.Timeout | None = None
         self._failure: Refused | None = None
 
-    async def converse(self) -> None:
-        """Until one side ends it."""
-        why = "it was cut off"
+    async def run(self) -> None:
+        """Serve the stream until one side ends it. Raises `Refused`."""
+        why = "the connection was lost"
         try:
             async with asyncio.timeout(HELLO_SECONDS) as self._clock:
-                await self._introduce()
-                listener = asyncio.current_task()
-                assert listener is not None
-                writer = asyncio.create_task(self._write(listener))
+                await self._handshake()
+                reader = asyncio.current_task()
+                assert reader is not None
+                writer = asyncio.create_task(self._write(reader))
                 try:
-                    await self._listen()
+                    await self._read_frames()
                 finally:
                     writer.cancel()
-        except Left as end:
+        except StreamClosed as end:
             why = str(end)
         except TimeoutError:
             raise self._refusal(grpc.StatusCode.DEADLINE_EXCEEDED, self._overdue) from None
@@ -90,7 +90,7 @@ class Session:
         self._failure = Refused(code, reason, self.name)
         return self._failure
 
-    async def _introduce(self) -> None:
+    async def _handshake(self) -> None:
         """HELLO -> WELCOME, READY."""
         gateway, rules = self._gateway, self._gateway.rules
         hello = unpack_json(await self._read(), Kind.HELLO)
@@ -106,7 +106,7 @@ class Session:
         await self._context.write(pack_json(Kind.WELCOME, {**rules.welcome, "actor": self.index, "life": life}))
         ready = unpack_json(await self._read(), Kind.READY, Kind.LEAVE)
         if "why" in ready:
-            raise Left(f"{ready['why']!r:.300}")
+            raise StreamClosed(f"{ready['why']!r:.300}")
         if ready.get("layout") != rules.layout.digest:
             raise self._refusal(
                 grpc.StatusCode.FAILED_PRECONDITION,
@@ -117,31 +117,31 @@ class Session:
         self.playing = True
         gateway.joined(self)
 
-    async def _listen(self) -> None:
-        self._patience()
+    async def _read_frames(self) -> None:
+        self._set_deadline()
         while True:
             frame = await self._read()
             if frame.kind is Kind.UNROLL:
-                await self._take(frame)
-                self._patience()
+                await self._receive_unroll(frame)
+                self._set_deadline()
                 await self._gateway.turn()
             elif frame.kind is Kind.PULL:
                 self._asked = frame.number - 1
                 self._wake.set()
             else:
-                raise Left(f"{unpack_json(frame, Kind.LEAVE).get('why')!r:.300}")
+                raise StreamClosed(f"{unpack_json(frame, Kind.LEAVE).get('why')!r:.300}")
 
     async def _read(self) -> Frame:
         message = await self._context.read()
         if message is grpc.aio.EOF:
-            raise Left("it ended without a word: killed, or cut off for a message larger than an unroll")
+            raise StreamClosed("it ended without LEAVE: killed, or cut off for a message larger than an unroll")
         frame = unpack(message)
         if frame.kind is not Kind.UNROLL and len(message) > MAX_JSON_BYTES:
             raise InvalidFrame(f"{frame.kind.name} of {len(message):,} bytes")
         return frame
 
-    async def _take(self, frame: Frame) -> None:
-        """Nothing is sent on before everything about it is right."""
+    async def _receive_unroll(self, frame: Frame) -> None:
+        """Check an unroll completely, then hand it to the learner."""
         gateway, layout = self._gateway, self._gateway.rules.layout
         if frame.number != self._due:
             raise InvalidFrame(f"unroll number {frame.number} came where {self._due} was expected")
@@ -161,18 +161,18 @@ class Session:
         gateway.deliver(slot, self)
 
     def grant(self) -> None:
-        """The learner is done with one of its unrolls."""
+        """Give a credit back: the learner has freed one of its unrolls."""
         self._limit += 1
         self._wake.set()
-        self._patience()
+        self._set_deadline()
 
     def stop(self) -> None:
-        """The learner is gone."""
+        """Tell the actor that the learner has ended."""
         self._stopping = True
         self._wake.set()
 
-    def _patience(self) -> None:
-        """An actor that could send something should."""
+    def _set_deadline(self) -> None:
+        """An actor with credit must send an unroll in time; one without may wait for ever."""
         if self._due < self._limit:
             seconds = self._gateway.rules.timeout_seconds
             self._due_within(seconds, f"no unroll for {seconds:g} s (actors.timeout_seconds)")
@@ -185,8 +185,8 @@ class Session:
         if not self._clock.expired():
             self._clock.reschedule(asyncio.get_running_loop().time() + seconds)
 
-    async def _write(self, listener: asyncio.Task[Any]) -> None:
-        """Whatever there is to tell, one frame at a time: a slow reader makes only itself wait."""
+    async def _write(self, reader: asyncio.Task[Any]) -> None:
+        """Write pending frames, one at a time. A slow reader delays only itself."""
         try:
             while True:
                 await self._wake.wait()
@@ -196,17 +196,17 @@ class Session:
                         await self._context.write(frame)
         except TimeoutError:
             self._refusal(grpc.StatusCode.DEADLINE_EXCEEDED, f"it took no frame for {WRITE_SECONDS:g} s")
-            listener.cancel()
-        except Exception as error:  # the stream broke; the listener knows as well
+            reader.cancel()
+        except Exception as error:  # the stream broke, which the reader notices too
             self._refusal(grpc.StatusCode.UNAVAILABLE, f"{type(error).__name__}")
-            listener.cancel()
+            reader.cancel()
 
     def _next_frame(self) -> bytes | None:
         if self._asked is not None:
             version, self._asked = self._asked, None
             return self._gateway.parameters_frame(version) or pack(Kind.SAME, number=max(0, version))
-        if self._told != self._limit:
-            self._told = self._limit
+        if self._sent_limit != self._limit:
+            self._sent_limit = self._limit
             return pack(Kind.CREDIT, limit=self._limit)
         if self._stopping and self._gateway.finished:
             self._stopping = False

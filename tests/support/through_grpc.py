@@ -19,9 +19,9 @@ from pronk.layout import UnrollLayout
 from pronk.processes.messages import Listening, Message
 from pronk.transport.frames import METHOD, PROTOCOL, TOKEN, Kind, pack, pack_json
 from pronk.transport.gateway import Gateway, Rules
+from pronk.transport.gateway_log import GatewayLog
 from pronk.transport.grpc_actor import Connection, GrpcActorPort
-from pronk.transport.notes import Notes
-from pronk.transport.security import Pass
+from pronk.transport.security import Credentials
 from pronk.transport.shared_memory import SharedMemoryTransport
 from pronk.types import ActionSpec, ArraySpec, EnvSpec, Parameters, Unroll, unroll_specs
 
@@ -60,7 +60,7 @@ class Served:
     gateway: Gateway
     log: list[str]
     events: list[Message]
-    tls: Pass = field(default_factory=Pass)
+    tls: Credentials = field(default_factory=Credentials)
 
     def connect(self, **changes: Any) -> Connection:
         """As an actor would."""
@@ -85,7 +85,7 @@ def gateway(layout: UnrollLayout = LAYOUT, slots: int = 2, nbytes: int = NBYTES,
             "parameters_dtype": "float32",
             "timeout_seconds": 600.0,
             "keepalive_seconds": 8.0,
-            "shown": Pass(),
+            "credentials": Credentials(),
             "inner_token": "inner",
             **changes,
         }
@@ -107,16 +107,18 @@ def gateway(layout: UnrollLayout = LAYOUT, slots: int = 2, nbytes: int = NBYTES,
     inherited.__exit__(None, None, None)
 
     async def serve() -> None:
-        made.append(Gateway(rules, mine, Notes(log.append), tell))
+        made.append(Gateway(rules, mine, GatewayLog(log.append), tell))
         await made[0].serve("127.0.0.1:0")
 
     thread = threading.Thread(target=lambda: asyncio.run(serve()), daemon=True)
     thread.start()
     assert listening.wait(PATIENCE), log
-    shown = rules.shown
+    shown = rules.credentials
     try:
         with port:
-            yield Served(events[0].address, port, made[0], log, events, Pass(shown.token, authority=shown.certificate))
+            yield Served(
+                events[0].address, port, made[0], log, events, Credentials(shown.token, authority=shown.certificate)
+            )
     finally:
         thread.join(PATIENCE)
     assert not thread.is_alive()

@@ -25,8 +25,8 @@ from pronk.layout import UnrollLayout
 from pronk.processes.messages import ActorLeft
 from pronk.transport import Closed
 from pronk.transport.frames import METHOD, Kind, pack, pack_json
-from pronk.transport.grpc_actor import Connection, GrpcActorPort, Lost
-from pronk.transport.security import Pass
+from pronk.transport.grpc_actor import Connection, GrpcActorPort, LearnerUnavailable
+from pronk.transport.security import Credentials
 from pronk.types import ActionSpec, ArraySpec, EnvSpec, Parameters, UserError, unroll_specs
 
 codes = grpc.StatusCode
@@ -158,7 +158,7 @@ def test_each_reason_is_noted_once():
 
 
 def test_a_token_is_wanted_where_there_is_one(capfd):
-    with gateway(shown=Pass("right")) as served:
+    with gateway(credentials=Credentials("right")) as served:
         for _ in range(3):
             assert talk_raw(served, [hello()], "wrong") == (codes.UNAUTHENTICATED, "the token is not the learner's")
             assert talk_raw(served, [hello()])[0] is codes.UNAUTHENTICATED
@@ -168,14 +168,14 @@ def test_a_token_is_wanted_where_there_is_one(capfd):
         take(served)
     log = "".join(served.log)
     assert log.count("the token is not the learner's") == 1
-    assert log.count("none was shown") == 1
+    assert log.count("none was sent") == 1
     assert "right" not in log + "".join(capfd.readouterr())
 
 
 def test_only_the_learners_own_may_say_who_they_are():
     with gateway(first_index=3) as served:
-        assert Connection(served.address, Pass(), 8.0, {"actor": 1, "life": 5}).welcome["actor"] == 3
-        own = Connection(served.address, Pass("inner"), 8.0, {"actor": 1, "life": 5}).welcome
+        assert Connection(served.address, Credentials(), 8.0, {"actor": 1, "life": 5}).welcome["actor"] == 3
+        own = Connection(served.address, Credentials("inner"), 8.0, {"actor": 1, "life": 5}).welcome
         assert (own["actor"], own["life"]) == (1, 5)
     with gateway(open=False) as served:
         assert talk_raw(served, [hello()])[0] is codes.UNAUTHENTICATED
@@ -185,33 +185,33 @@ def test_only_the_learners_own_may_say_who_they_are():
 def test_tls_wants_the_right_certificates(tmp_path):
     learner, other = make_certificate(tmp_path), make_certificate(tmp_path, "other")
     certificate, key = learner.certificate.read_bytes(), learner.private_key.read_bytes()
-    with gateway(shown=Pass("right", certificate, key)) as served:
+    with gateway(credentials=Credentials("right", certificate, key)) as served:
         with pytest.raises(UserError, match="not signed by an authority that is trusted here"):
-            Connection(served.address, Pass("right", authority=other.certificate.read_bytes()), 8.0)
-        with pytest.raises(Lost, match="does the learner want TLS"):
-            Connection(served.address, Pass("right"), 8.0)
+            Connection(served.address, Credentials("right", authority=other.certificate.read_bytes()), 8.0)
+        with pytest.raises(LearnerUnavailable, match="does the learner use TLS"):
+            Connection(served.address, Credentials("right"), 8.0)
         send(served.join())
         assert take(served) == [0.0]
     with gateway() as served, pytest.raises(UserError, match="does not speak TLS"):
-        Connection(served.address, Pass(authority=certificate), 8.0)
+        Connection(served.address, Credentials(authority=certificate), 8.0)
 
 
 def test_actors_may_have_to_show_certificates(tmp_path):
     learner, authority = make_certificate(tmp_path), make_certificate(tmp_path, "authority")
     actor = make_certificate(tmp_path, "actor", signed_by=authority)
     certificate = learner.certificate.read_bytes()
-    shown = Pass(None, certificate, learner.private_key.read_bytes(), authority.certificate.read_bytes())
-    with gateway(shown=shown) as served:
-        with pytest.raises((Lost, UserError)):
-            Connection(served.address, Pass(authority=certificate), 8.0)
-        mine = Pass(None, actor.certificate.read_bytes(), actor.private_key.read_bytes(), certificate)
+    shown = Credentials(None, certificate, learner.private_key.read_bytes(), authority.certificate.read_bytes())
+    with gateway(credentials=shown) as served:
+        with pytest.raises((LearnerUnavailable, UserError)):
+            Connection(served.address, Credentials(authority=certificate), 8.0)
+        mine = Credentials(None, actor.certificate.read_bytes(), actor.private_key.read_bytes(), certificate)
         assert Connection(served.address, mine, 8.0).welcome["learner"] == "test"
 
 
 def test_there_is_room_for_so_many_and_again_when_one_has_left():
     with gateway(max_actors=2) as served:
         first, second = served.join(), served.join()
-        with pytest.raises(Lost, match=r"has its 2 actors already \(gateway.max_actors\)"):
+        with pytest.raises(LearnerUnavailable, match=r"has its 2 actors already \(gateway.max_actors\)"):
             served.connect()
         first.connection.close("enough")
         until(lambda: any("enough" in line for line in served.log))
@@ -347,7 +347,7 @@ def test_a_good_end_is_told_and_a_bad_one_leaves_hope():
     with pytest.raises(Closed):
         send_several(port)
     assert not port.connection.finished
-    assert isinstance(port.connection.reason(), Lost)
+    assert isinstance(port.connection.reason(), LearnerUnavailable)
 
 
 @pytest.mark.parametrize(("compression", "dtype"), [("lz4", "bfloat16"), ("zstd", "float16"), ("none", "float32")])

@@ -7,10 +7,10 @@ from through_grpc import make_certificate
 
 from pronk.config import load_config, resolve
 from pronk.transport.security import (
-    Pass,
-    actor_pass,
+    Credentials,
+    actor_credentials,
     check_gateway,
-    learner_pass,
+    learner_credentials,
     read_token,
     same_token,
     split_address,
@@ -34,7 +34,7 @@ def made(tmp_path_factory):
 
 @pytest.mark.parametrize("address", ["127.0.0.1:0", "localhost:5050", "127.9.9.9:1", '"[::1]:5050"'])
 def test_this_machine_needs_nothing(address):
-    assert learner_pass(gateway(f"gateway.address={address}")) == (Pass(), [])
+    assert learner_credentials(gateway(f"gateway.address={address}")) == (Credentials(), [])
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0:5050", "10.0.0.1:5050", "example.org:5050", '"[::]:5050"'])
@@ -45,10 +45,10 @@ def test_any_other_address_needs_tls_and_a_token(address, made, tmp_path):
     token = f"gateway.token_file={tmp_path / 'token'}"
     for some, lacking in [([], "TLS.*and.*token"), (tls, "token"), ([token], "TLS")]:
         with pytest.raises(UserError, match=rf"needs .*{lacking}.*gateway.insecure=true"):
-            learner_pass(gateway(here, *some))
-    shown, warnings = learner_pass(gateway(here, *tls, token))
+            learner_credentials(gateway(here, *some))
+    shown, warnings = learner_credentials(gateway(here, *tls, token))
     assert (shown.token, shown.tls, warnings) == ("secret", True, [])
-    _, warnings = learner_pass(gateway(here, "gateway.insecure=true"))
+    _, warnings = learner_credentials(gateway(here, "gateway.insecure=true"))
     assert len(warnings) == 1
     assert "insecure" in warnings[0]
 
@@ -70,7 +70,7 @@ def test_what_is_no_token_is_refused_without_showing_it(content, tmp_path):
 
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(UserError, match=r"gateway\.certificate: cannot read .*nothing\.pem: No such file"):
-        learner_pass(
+        learner_credentials(
             gateway(
                 "gateway.address=127.0.0.1:0",
                 f"gateway.certificate={tmp_path}/nothing.pem",
@@ -82,7 +82,7 @@ def test_a_missing_file_is_named(tmp_path):
 @pytest.mark.parametrize("key", ["certificate", "private_key"])
 def test_certificate_and_key_belong_together(key, made):
     with pytest.raises(UserError, match="belong together"):
-        learner_pass(gateway("gateway.address=127.0.0.1:0", f"gateway.{key}={made.certificate}"))
+        learner_credentials(gateway("gateway.address=127.0.0.1:0", f"gateway.{key}={made.certificate}"))
 
 
 def test_a_used_address_is_said_before_anything_starts():
@@ -98,14 +98,14 @@ def test_what_is_no_address_is_refused(address):
 
 
 def test_an_actor_speaks_tls_to_other_machines_unless_told_otherwise(made):
-    assert not actor_pass("127.0.0.1:5050").tls
-    assert actor_pass("127.0.0.1:5050", ca=made.certificate).tls
-    assert actor_pass("10.0.0.1:5050").tls
-    assert not actor_pass("10.0.0.1:5050", insecure=True).tls
+    assert not actor_credentials("127.0.0.1:5050").tls
+    assert actor_credentials("127.0.0.1:5050", ca=made.certificate).tls
+    assert actor_credentials("10.0.0.1:5050").tls
+    assert not actor_credentials("10.0.0.1:5050", insecure=True).tls
     with pytest.raises(UserError, match="--insecure and --ca"):
-        actor_pass("10.0.0.1:5050", ca=made.certificate, insecure=True)
-    with pytest.raises(UserError, match="which port"):
-        actor_pass("10.0.0.1:0")
+        actor_credentials("10.0.0.1:5050", ca=made.certificate, insecure=True)
+    with pytest.raises(UserError, match="a port is required"):
+        actor_credentials("10.0.0.1:0")
 
 
 def test_tokens_are_compared_whole():
@@ -116,4 +116,4 @@ def test_tokens_are_compared_whole():
 
 
 def test_no_representation_shows_a_secret():
-    assert "secret" not in repr(Pass("secret", b"secret", b"secret", b"secret"))
+    assert "secret" not in repr(Credentials("secret", b"secret", b"secret", b"secret"))

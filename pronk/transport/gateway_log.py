@@ -1,4 +1,4 @@
-"""The gateway's log: everything that matters once, however often it happens."""
+"""The gateway's log. A reason to refuse a client is written once per address, however often it happens."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import re
 import time
 from collections.abc import Callable
 
-MOST_KINDS = 1_000  # of refusals told apart; a stranger must not fill the disk
+MOST_KINDS = 1_000  # of refusals counted apart; a hostile client must not fill the disk
 
 
-class Notes:
-    """Lines with a time. A refusal is written when it is first seen from a peer, and counted afterwards."""
+class GatewayLog:
+    """Writes lines with a time. A refusal is written when it first happens to a peer, and counted afterwards."""
 
     def __init__(self, put: Callable[[str], None]) -> None:
         self._put = put
@@ -18,11 +18,10 @@ class Notes:
         self._first: dict[tuple[str, str], str] = {}
 
     def write(self, line: str) -> None:
-        """One line."""
         self._put(f"{time.strftime('%F %T')} {line}\n")
 
     def refused(self, peer: str, who: str, reason: str) -> None:
-        """Somebody at a peer was turned away; other numbers do not make it another reason."""
+        """Log that a client was refused. Reasons that differ only in numbers count as the same."""
         key = peer, re.sub(r"[\d,]+", "#", reason)
         if key not in self._seen and len(self._seen) >= MOST_KINDS:
             key = "others", "other reasons"
@@ -32,7 +31,7 @@ class Notes:
             self.write(self._first[key])
 
     def close(self) -> None:
-        """How often each was seen."""
+        """Write how often each refusal happened."""
         for key, count in self._seen.items():
             if count > 1:
                 self.write(f"{self._first[key]} ({count:,} times in all)")
