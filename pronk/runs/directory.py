@@ -140,7 +140,7 @@ def newest_run_of(source: str) -> RunDirectory:
     """The newest run under runs/ that was made from a preset or file and has no name of its own."""
     name = plain_name(Path(source).name)
     made = rf"{re.escape(name)}-\d{{8}}-\d{{6}}(-\d+)?"
-    runs = [run for run in runs_below(RUNS) if re.fullmatch(made, run.name)] if RUNS.is_dir() else []
+    runs = [run for run in runs_below(RUNS) if re.fullmatch(made, run.path.name)] if RUNS.is_dir() else []
     if not runs:
         raise UserError(f"no run of {source} under {RUNS}/ yet; train it first, or name a run directory")
     return RunDirectory(runs[0].path)

@@ -28,7 +28,13 @@ import pronk
 from pronk.actors import local
 from pronk.transport import LearnerPort
 
-ONE_ACTOR = ("actors.count=1", "actors.envs=2", "learner.batch_size=2", "run.total_steps=1e9")
+ONE_ACTOR = (
+    "actors.count=1",
+    "actors.envs=2",
+    "actors.unroll_length=20",
+    "learner.batch_size=2",
+    "run.total_steps=1e9",
+)
 HANGS = {"HangsInStep": "env.kwargs.after=100", "HangsInInit": "env.kwargs.after=1"}
 FAILURES = {
     "RaisesInInit": ("the environment", "RuntimeError: no licence found"),

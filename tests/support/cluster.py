@@ -17,6 +17,8 @@ SMALL = (
     "actors.envs=16",
     "actors.unroll_length=10",
     "learner.batch_size=16",
+    "learner.passes=1",
+    "optimiser.learning_rate=1e-3",
     "learner.threads=1",
     "run.stop_return=null",
 )

@@ -24,7 +24,15 @@ from pronk.types import ActionSpec, ArraySpec, EnvSpec, Unroll, leaves, unroll_s
 
 SUPPORT = Path(__file__).parent
 PROC, SHARED_MEMORY = Path("/proc"), Path("/dev/shm")  # neither exists on macOS
-SIZES = ("actors.envs=16", "actors.unroll_length=20", "learner.batch_size=16")
+# One pass, so that steps can be counted from updates; and nothing is left for the environment to decide.
+SIZES = (
+    "actors.envs=16",
+    "actors.unroll_length=20",
+    "actors.slots=2",
+    "learner.batch_size=16",
+    "learner.passes=1",
+    "optimiser.learning_rate=1e-3",
+)
 STEPS_PER_UPDATE = 16 * 20
 
 
