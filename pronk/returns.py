@@ -4,8 +4,8 @@ The estimate is the mean, over all environments, of the episode that each of the
 the environments together have at least 100).
 
 Why not the mean of the last 100 episodes that ended: environments play side by side, and of the episodes that begin
-together the short ones end first. After a while all that end are long. With 256 environments of CartPole the last 100
-may all have reached 500 while most of those that began with them had fallen long before.
+together the short ones end first, and later many long ones at once. With 512 environments in step and episodes of 1 or
+120 steps, of mean return 40.7, that mean wanders between 16 and 49 (this one between 38 and 43).
 
 Why this mean is not biased: consider one environment and a fixed policy, whose episodes have length L with probability
 f(L). The last episode that was finished by time t has length L if an episode of length L began at some time s and
@@ -15,7 +15,8 @@ longest episode on, the last finished episode is distributed like any episode, a
 in step or not. The same holds for the last but one, and so on. It does not hold for the episode being played at t
 (which is longer than most), nor where environments that finish more episodes weigh more.
 
-What the policy gains or loses while an episode lasts shows one episode later, as in every mean of whole episodes.
+All this is for a policy that does not change. What a policy gains or loses shows one or two episodes later, as in every
+mean of whole episodes; with many updates per episode that can be a lot (docs/results/cartpole.md).
 """
 
 from __future__ import annotations
