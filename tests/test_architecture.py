@@ -5,6 +5,7 @@ import graphlib
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -148,3 +149,9 @@ def test_a_folder_that_says_it_is_a_seam_declares_its_protocol():
 
 def test_every_public_name_exists():
     assert [name for name in pronk.__all__ if not hasattr(pronk, name)] == []
+
+
+def test_no_two_test_files_share_a_name():
+    """Pytest imports them by their bare names: of two with one name, only the first can be collected."""
+    names = Counter(path.name for path in Path(__file__).parent.rglob("test_*.py"))
+    assert [name for name, count in names.items() if count > 1] == []
