@@ -1,4 +1,4 @@
-from pronk.config import Config, decided, load_config, resolve
+from pronk.config import Config, decided, load_config, recorded, resolve
 from pronk.config.automatic import chosen
 from pronk.types import ActionSpec, ArraySpec, EnvSpec
 
@@ -43,3 +43,14 @@ def test_what_was_chosen_is_said_in_one_line():
     assert line.startswith("settings for images: encoder picture (84x84x4 uint8): ")
     assert "unroll_length 20, batch_size 4, learning_rate 0.0005, passes auto" in line
     assert "\n" not in line
+
+
+def test_what_an_older_run_does_not_name_stays_off():
+    tree = Config().model_dump()
+    for key in ("normalise", "popart"):
+        del tree["network"][key]
+    del tree["env"]["wrappers"]
+    config = recorded(tree)
+    assert config.network.normalise is config.network.popart is False
+    assert config.env.wrappers == []
+    assert recorded(Config().model_dump()) == Config(), "what it names stays as it is"
