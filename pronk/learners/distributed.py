@@ -11,9 +11,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pronk.learners.base import BatchLike, Contribution, GroupEnded, LearnerLike, Report, Update, Waiting
+from pronk.learners.base import (
+    BatchLike,
+    Contribution,
+    GroupEnded,
+    LearnerLike,
+    Report,
+    Update,
+    Waiting,
+    played_by_present_weights,
+)
 from pronk.learners.collective import Collective, collective
 from pronk.learners.rendezvous import Rendezvous
+from pronk.metrics import Experience
 from pronk.processes.interrupts import Interrupts
 
 KEY = "pronk"  # under which learner 0 leaves the port and the token of its channel in the store
@@ -57,6 +67,12 @@ class DistributedGroup:
 
         report = learner.step(batch.tensors, learning_rate, meanwhile, combine)
         return Update(report, merged[0].experience)
+
+    def observe(self, learner: LearnerLike, batch: BatchLike) -> Experience:
+        """See `LearnerGroup`."""
+        fresh = played_by_present_weights(learner, batch)
+        with self._waiting():
+            return self.exchange(Contribution.of(batch.arrays, {}, learner.version, fresh)).experience
 
     def exchange(self, mine: Contribution) -> Contribution:
         """Wait until every gradient is ready; return all contributions, merged. Raises `GroupEnded`."""
