@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 
@@ -50,7 +51,7 @@ class Actor:
         """Play one unroll and send it."""
         with self._port.unroll() as unroll:
             if self._until_sync == 0:
-                self._policy.load(self._port.parameters())
+                self._policy.refresh(self._port)
             self._play(unroll)
             check_finite(unroll)
             if self._env.spec.has_action_mask:
@@ -111,18 +112,24 @@ def specs_for(config: ResolvedConfig, spec: EnvSpec, state_spec: Tree) -> Unroll
 
 @contextlib.contextmanager
 def make_actor(
-    config: ResolvedConfig, make_port: Callable[[UnrollLayout, int], ActorPort], index: int, life: int, generation: int
+    config: ResolvedConfig,
+    make_port: Callable[[UnrollLayout, int], ActorPort],
+    index: int,
+    life: int,
+    generation: int,
+    ticket: dict[str, Any] | None = None,
 ) -> Iterator[Actor]:
     """Make an actor with its environments; leaving the block closes them.
 
     `make_port` gets the layout of the unrolls and the size of the parameters in bytes. Actor and learner each compute
-    these from the configuration, so they are the same in every process and for every transport.
+    these from the configuration, so they are the same in every process and for every transport. `ticket` is what the
+    policy needs of the learner's process (`Inference.connect`).
     """
     policy_seed, env_seeds = actor_seeds(config.run.seed, index, life, generation, config.actors.envs, config.rank)
     with contextlib.ExitStack() as stack:
         env = stack.enter_context(contextlib.closing(make_env(config, config.actors.envs)))
         network = make_network(env.spec, config.network)
-        policy = stack.enter_context(contextlib.closing(make_policy(config, network, policy_seed)))
+        policy = stack.enter_context(contextlib.closing(make_policy(config, network, policy_seed, ticket)))
         port = make_port(UnrollLayout(specs_for(config, env.spec, network.state_spec)), block_nbytes(network))
         first_number = config.rank * NUMBERS_PER_LEARNER + index * config.actors.envs
         yield Actor(env, policy, port, env_seeds, config.actors.sync_every, first_number)

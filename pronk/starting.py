@@ -17,6 +17,7 @@ from pronk.envs import probe_spec
 from pronk.layout import UnrollLayout
 from pronk.learner import Learner
 from pronk.learners import GroupEnded, Rendezvous, coordinate, find_rendezvous, participate
+from pronk.policies import check_inference
 from pronk.processes.failures import time_limit, user_code
 from pronk.processes.freed_memory import keep_freed_memory
 from pronk.runs.directory import RunDirectory
@@ -69,6 +70,7 @@ def train(
     has_choice, config = depends_on_environment(config), decided(config, spec)
     resolved = resolve(config, rendezvous)
     check_resolved(resolved)
+    check_inference(resolved)
     check_teams(resolved, spec)
     learner = learner_for(resolved, spec, rendezvous)
     refuse_more_than_memory(resolved, learner, rendezvous.count_here)
@@ -112,6 +114,7 @@ def train_as_participant(rendezvous: Rendezvous, say: Say) -> dict[str, Any]:
             spec = spec_of(config)
             resolved = resolve(config, rendezvous)
             check_resolved(resolved)
+            check_inference(resolved)
             run = RunDirectory(Path(welcome.run))
             run.logs /= f"learner-{rendezvous.rank:03d}"
             run.logs.mkdir(parents=True, exist_ok=True)

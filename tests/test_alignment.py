@@ -88,16 +88,18 @@ def module_patch():
         ("shared_memory", "Clock", "sync"),
         ("shared_memory", "Clock", "async"),
         ("shared_memory", "NextStepClock", "auto"),
+        ("shared_memory", "Clock", "sync", "central"),
     ],
     ids="-".join,
 )
 def recording(request, tmp_path_factory, module_patch) -> Recording:
-    transport, clock, vectorization = request.param
+    transport, clock, vectorization, *inference = request.param
     module_patch.setattr(gymnasium_vector, "MOST_WAITING", 1.0)  # a same-step vector waits for every truncation
     config = config_for(
         transport__name=transport,
         env__id=f"scripted:{clock}",
         env__vectorization=vectorization,
+        actors__inference=inference[0] if inference else "local",
         network__core="lstm",
         network__last_action=True,
         network__last_reward=True,

@@ -36,7 +36,7 @@ def play_over_shared_memory(job: dict[str, Any]) -> None:
             raise UserError("the environment or the network is not the one that the run was started with")
         return SharedMemoryActorPort(ticket, layout, nbytes)
 
-    with make_actor(config, port, job["actor"], job["life"], job["generation"]) as actor:
+    with make_actor(config, port, job["actor"], job["life"], job["generation"], job["policy"]) as actor:
         actor.run()
 
 

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from pronk.actors.base import ActorSetup, Watch
-from pronk.actors.local import LocalActors
+from pronk.actors.local import LocalActors, inference_for
 from pronk.actors.remote_count import RemoteCount
 from pronk.actors.status import ActorState
 from pronk.config import ResolvedConfig
@@ -46,11 +46,18 @@ def running_actors(setup: ActorSetup) -> Iterator[tuple[LearnerPort, Watch]]:
     port = SharedMemoryTransport(setup.layout, nbytes, in_memory, actors.slots, gateway_slots=most * actors.slots)
     port.publish(setup.parameters)
     gateway = GatewayProcess(setup, port, in_memory, most)
-    with LocalActors(setup, gateway if own_over_grpc else port, gateway.remote_actors) as local, gateway, port:
+    with (
+        inference_for(setup, port) as inference,
+        LocalActors(setup, gateway if own_over_grpc else port, inference, gateway.remote_actors) as local,
+        gateway,
+        port,
+    ):
         gateway.start()
+        inference.start()
         local.start()
 
         def watch() -> None:
+            inference.watch()
             local.watch()
             gateway.watch()
 
@@ -216,8 +223,8 @@ class GatewayProcess:
         }
         welcome = {
             "learner": self._learner,
-            # Remote actors need not know where the learner's files are.
-            "config": config.replace({"gateway": {}, "actors.count": 1}).to_yaml(),
+            # Remote actors need not know where the learner's files are, and share no memory with a server of actions.
+            "config": config.replace({"gateway": {}, "actors.count": 1, "actors.inference": "local"}).to_yaml(),
             "generation": self._setup.generation,
             "layout": layout.plain(),
             "parameters_nbytes": self._setup.parameters.block.nbytes,

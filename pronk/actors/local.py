@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from pronk.actors.base import ActorSetup, Watch
 from pronk.actors.status import ActorState, State, StatusFile
+from pronk.policies import Inference, InferenceSetup, make_inference
 from pronk.processes.restarts import RestartPolicy
 from pronk.processes.supervisor import Child, Start, SupervisedProcess, Supervisor
 from pronk.transport import LearnerPort
@@ -25,15 +26,26 @@ def running_actors(setup: ActorSetup) -> Iterator[tuple[LearnerPort, Watch]]:
     nbytes = setup.parameters.block.nbytes
     port = SharedMemoryTransport(setup.layout, nbytes, setup.config.actors.count, setup.config.actors.slots)
     port.publish(setup.parameters)
-    with LocalActors(setup, port) as actors, port:  # the port closes first, which asks the actors to end
+    # The port closes first, which asks the actors to end. They finish their unrolls, for which they need the inference.
+    with inference_for(setup, port) as inference, LocalActors(setup, port, inference) as actors, port:
+        inference.start()
         actors.start()
+
+        def watch() -> None:
+            inference.watch()
+            actors.watch()
 
         def while_waiting() -> None:
             setup.interrupts.check()
-            actors.watch()
+            watch()
 
         port.while_waiting = while_waiting
-        yield port, actors.watch
+        yield port, watch
+
+
+def inference_for(setup: ActorSetup, port: SharedMemoryTransport) -> Inference:
+    """Return the learner's half of the way in which its own actors choose actions."""
+    return make_inference(InferenceSetup(setup.config, setup.layout, port.reader(), setup.logs, setup.say))
 
 
 class ActorTransport(Protocol):
@@ -60,10 +72,15 @@ class LocalActors:
     """`actors.count` supervised processes. A `with` block: leaving it ends them."""
 
     def __init__(
-        self, setup: ActorSetup, transport: ActorTransport, remote: Callable[[], list[ActorState]] = list
+        self,
+        setup: ActorSetup,
+        transport: ActorTransport,
+        inference: Inference,
+        remote: Callable[[], list[ActorState]] = list,
     ) -> None:
         """`remote` gives the states of remote actors, to be shown beside these."""
         self._setup, self._settings, self._transport, self._remote = setup, setup.config.actors, transport, remote
+        self._inference = inference
         self._actors = [SupervisedProcess(self._child(index), setup.say) for index in range(self._settings.count)]
         self._supervisor = Supervisor(self._actors, GRACE_SECONDS)
         self._status = StatusFile(setup)
@@ -94,7 +111,7 @@ class LocalActors:
             policy=RestartPolicy(settings.max_failures, steady_seconds=STEADY_SECONDS),
             progress=partial(self._transport.delivered, index),
             timeout_seconds=settings.timeout_seconds,
-            silent_seconds=partial(self._transport.silent_seconds, index),
+            silent_seconds=partial(self._silent_seconds, index),
             silence="no unroll",
             errors_are_final=self._errors_are_final,
         )
@@ -103,17 +120,26 @@ class LocalActors:
         """An environment that never worked anywhere will not work the next time."""
         return self._settings.on_error == "stop" or not any(map(self._transport.delivered, range(self._settings.count)))
 
+    def _silent_seconds(self, index: int) -> float:
+        """An actor that waits for its actions does not hang."""
+        return min(self._transport.silent_seconds(index), self._inference.serving_seconds())
+
     def _prepare(self, index: int, life: int) -> Start:
         ticket, inherited = self._transport.connect(index)
+        acting = self._inference.connect(index)
+        to_close = contextlib.ExitStack()
+        to_close.enter_context(inherited)
+        to_close.enter_context(acting.inherited)
         job = {
             "config": self._setup.config.to_yaml(),
             "actor": index,
             "life": life,
             "generation": self._setup.generation,
             "ticket": asdict(ticket),
+            "policy": acting.job,
             "layout": self._setup.layout.digest,
         }
-        return Start(job, ticket.descriptors, inherited)
+        return Start(job, [*ticket.descriptors, *acting.descriptors], to_close)
 
     def _state(self, index: int) -> ActorState:
         actor, port, slots = self._actors[index], self._transport, self._settings.slots

@@ -205,6 +205,20 @@ class OptimiserConfig(Section):
     never."""
 
 
+class CentralConfig(Section):
+    """How the server of actors.inference=central collects observations. It acts on whole requests of actors."""
+
+    min_batch: Positive = 1
+    """Wait for so many observations, or as many as all actors together have. 1: act at once on all that have come; what
+    comes meanwhile is the next batch."""
+    max_batch: Positive = 1024
+    """Act on no more observations than this at a time, but on those of one actor at least."""
+    wait_seconds: NonNegative = 0.01
+    """Longest wait for min_batch, from the first of them on: an actor that waits for the learner asks for nothing."""
+    threads: Threads = 1
+    """Threads of torch in the server, where it acts on the CPU."""
+
+
 class ActorsConfig(Section):
     """The actors, which play."""
 
@@ -221,8 +235,12 @@ class ActorsConfig(Section):
     network is in between: the learner then has something to do meanwhile."""
     sync_every: Positive = 1
     """Fetch new parameters before every so many unrolls. More than 1 saves network traffic and adds lag. Paper: 1."""
-    inference: Literal["local"] = "local"
-    """Where actions are chosen. `local`: in each actor, with its own copy of the network."""
+    inference: str = "local"
+    """Where actions are chosen. `local`: in each actor, with its own copy of the network. `central`: in a process
+    beside the learner, for all of the learner's own actors together, on the learner's GPU if it has one (SEED RL, arXiv
+    1910.06591); needs transport=shared_memory. Actors of other machines always choose their own. Or `module:attribute`
+    of your own way."""
+    central: CentralConfig = CentralConfig()
     threads: Threads = 1
     """Threads of torch in each actor process. More than 1 rarely helps: actors are many and their batches small."""
     on_error: Literal["restart", "stop"] = "restart"

@@ -1,5 +1,5 @@
-"""SEAM: where actions are chosen. `base.py` has the protocol and the table of implementations."""
+"""SEAM: where actions are chosen. `base.py` has the protocols and the table of implementations."""
 
-from pronk.policies.base import Policy, make_policy
+from pronk.policies.base import Inference, InferenceSetup, Policy, check_inference, make_inference, make_policy
 
-__all__ = ["Policy", "make_policy"]
+__all__ = ["Inference", "InferenceSetup", "Policy", "check_inference", "make_inference", "make_policy"]

@@ -1,22 +1,34 @@
-"""What every policy looks like to the actor: N observations in, N actions out."""
+"""What every way to choose actions looks like: `Policy` to the actor, `Inference` to the learner.
+
+    learner's process                                   actor's process
+    Inference --connect(actor): ticket, descriptors-->  Inference.policy(ticket) -> Policy --action--> Actor
+        '- start, watch: whatever all policies share, such as a server
+"""
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, Self
 
 import numpy as np
 
 from pronk.config import ResolvedConfig
 from pronk.config.named import find
+from pronk.layout import UnrollLayout
 from pronk.networks import Network
-from pronk.types import Array, Parameters, Tree
+from pronk.processes.supervisor import Start
+from pronk.transport.base import ParameterReader
+from pronk.transport.shared_memory import ReaderTicket
+from pronk.types import Array, Tree
 
 
 class Policy(Protocol):
     """Acts for N environments and keeps the state of the network's core for each of them."""
 
     version: int
-    """Number of updates that made the parameters in use; -1 before the first `load`.
+    """Number of updates that made the parameters in use; -1 before the first `refresh`.
 
     The actor reads it once per unroll, before the first `act`. If the parameters can change within an unroll, as where
     a server acts for many actors, this must be the oldest version that the unroll may see: the reported lag is then
@@ -27,8 +39,8 @@ class Policy(Protocol):
         """[N, ...] the core's state before the next observation, as NumPy arrays that the next `act` leaves alone."""
         ...
 
-    def load(self, parameters: Parameters) -> None:
-        """Use these parameters from now on. The block may be overwritten after the call."""
+    def refresh(self, reader: ParameterReader) -> None:
+        """Use the newest parameters from now on. What the reader returns may be overwritten after the call."""
         ...
 
     def act(self, observation: Tree, first: Array) -> tuple[np.ndarray, np.ndarray]:
@@ -40,6 +52,9 @@ class Policy(Protocol):
 
         Returns:
             Actions [N, ...] in the agent's units (`types.ActionSpec`), and log mu(a|x) [N] in float32.
+
+        Raises:
+            Closed: the learner is gone.
         """
         ...
 
@@ -48,9 +63,83 @@ class Policy(Protocol):
         ...
 
 
-TABLE = {"local": "pronk.policies.local:LocalPolicy"}
+@dataclass(frozen=True)
+class InferenceSetup:
+    """What the learner's half of a way to choose actions is made from."""
+
+    config: ResolvedConfig
+    layout: UnrollLayout
+    """Of the actors' unrolls, which has the shapes of observations, actions and states."""
+    parameters: ReaderTicket
+    """For a process that reads the newest parameters."""
+    logs: Path
+    say: Callable[[str], None]
+    """Shows the user a line."""
 
 
-def make_policy(config: ResolvedConfig, network: Network, seed: int) -> Policy:
-    """Make the configured policy (`actors.inference`) for one actor's environments."""
-    return find("policy", config.actors.inference, TABLE)(network, config.actors.envs, seed)
+class Inference:
+    """A way to choose actions: the learner's half, and how an actor makes its policy.
+
+    A `with` block around the actors' own: leaving it ends whatever was started. A way derives from this class and must
+    implement `policy`; as the rest is here, nothing is shared and nothing runs beside the actors.
+    """
+
+    def __init__(self, setup: InferenceSetup) -> None:
+        self._setup = setup
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None: ...
+
+    @staticmethod
+    def check(config: ResolvedConfig) -> None:
+        """Raise UserError if the configuration does not suit this way. Called before anything is started."""
+
+    @staticmethod
+    def policy(network: Network, count: int, seed: int, ticket: dict[str, Any]) -> Policy:
+        """Make the policy of `count` environments, in the actor's process. The network becomes the policy's own.
+
+        `ticket` is the job of what `connect` returned.
+        """
+        raise NotImplementedError
+
+    def start(self) -> None:
+        """Start what the policies share. Actors start at the same time, and wait for it if they have to."""
+
+    def connect(self, actor: int) -> Start:
+        """Return what a new process of this actor needs for its policy: a ticket (plain data), and descriptors."""
+        return Start({})
+
+    def watch(self) -> None:
+        """Restart what died or hangs; raise when that is no use (`SupervisedProcess.poll`). Called often."""
+
+    def serving_seconds(self) -> float:
+        """Return for how long actors have been able to act without interruption: no longer can they be hanging."""
+        return float("inf")
+
+
+TABLE = {
+    "local": "pronk.policies.local:LocalInference",
+    "central": "pronk.policies.central:CentralInference",
+}
+
+
+def find_inference(config: ResolvedConfig) -> type[Inference]:
+    """Return the configured way to choose actions (`actors.inference`)."""
+    return find("actors.inference", config.actors.inference, TABLE)
+
+
+def check_inference(config: ResolvedConfig) -> None:
+    """Raise UserError for an unknown way to choose actions, or one that does not suit the configuration."""
+    find_inference(config).check(config)
+
+
+def make_inference(setup: InferenceSetup) -> Inference:
+    """Make the learner's half of the configured way."""
+    return find_inference(setup.config)(setup)
+
+
+def make_policy(config: ResolvedConfig, network: Network, seed: int, ticket: dict[str, Any] | None = None) -> Policy:
+    """Make the configured policy for one actor's environments."""
+    return find_inference(config).policy(network, config.actors.envs, seed, ticket or {})

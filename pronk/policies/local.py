@@ -1,13 +1,17 @@
-"""Acts in this process, with a network of its own."""
+"""Acts in the actor's own process, with a network of its own."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import torch
 
 from pronk.networks import Network
 from pronk.parameters import ParameterBlock
-from pronk.types import Array, Parameters, Tree, map_tree
+from pronk.policies.base import Inference
+from pronk.transport.base import ParameterReader
+from pronk.types import Array, Tree, map_tree
 
 
 class LocalPolicy:
@@ -26,8 +30,9 @@ class LocalPolicy:
         """See `Policy.state`."""
         return map_tree(lambda tensor: tensor.numpy(), self._state)
 
-    def load(self, parameters: Parameters) -> None:
-        """See `Policy.load`."""
+    def refresh(self, reader: ParameterReader) -> None:
+        """See `Policy.refresh`."""
+        parameters = reader.parameters()
         if parameters.version != self.version:
             self._block.load(torch.from_numpy(parameters.block))
             self.version = parameters.version
@@ -43,3 +48,12 @@ class LocalPolicy:
 
     def close(self) -> None:
         """See `Policy.close`."""
+
+
+class LocalInference(Inference):
+    """Nothing is shared: each actor reads the parameters from its port."""
+
+    @staticmethod
+    def policy(network: Network, count: int, seed: int, ticket: dict[str, Any]) -> LocalPolicy:
+        """See `Inference.policy`."""
+        return LocalPolicy(network, count, seed)

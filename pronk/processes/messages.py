@@ -84,6 +84,14 @@ class ActorLeft(Message):
 
 
 @dataclass(frozen=True)
+class Served(Message):
+    """What a server of actions has done in this life."""
+
+    batches: int
+    observations: int
+
+
+@dataclass(frozen=True)
 class Evaluated(Message):
     """An evaluation is done."""
 

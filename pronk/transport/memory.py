@@ -66,7 +66,12 @@ class ParameterExchange:
     @property
     def version(self) -> int:
         """Version of the newest parameters."""
-        return int(self._versions[int(self._flips[0]) % 2])
+        while True:
+            flips = int(self._flips[0])
+            version = int(self._versions[flips % 2])
+            fence()
+            if int(self._flips[0]) == flips:  # else the writer may have gone round, and begun to write a newer one
+                return version
 
 
 _fence = threading.Lock()

@@ -49,6 +49,14 @@ class Ticket:
         return [self.unrolls, self.parameters, self.socket]
 
 
+@dataclass(frozen=True)
+class ReaderTicket:
+    """What a process needs that only reads parameters: an inherited descriptor, and the size of a block in bytes."""
+
+    parameters: int
+    nbytes: int
+
+
 @dataclass
 class SlotLink:
     """The learner's end of the slots and the socket of one process."""
@@ -75,7 +83,7 @@ class SharedMemoryTransport:
     def __init__(
         self, layout: UnrollLayout, parameters_nbytes: int, actors: int, slots: int, gateway_slots: int = 0
     ) -> None:
-        self._slots = slots
+        self._slots, self._parameters_nbytes = slots, parameters_nbytes
         self._parameters_memory = anonymous_memory(HEADER + 2 * parameters_nbytes)
         self._parameters = ParameterExchange(map_memory(self._parameters_memory), parameters_nbytes)
         self._links = []
@@ -121,6 +129,10 @@ class SharedMemoryTransport:
         ours.sendall(b"".join(RECORD.pack(slot, actor) for slot in free))
         ticket = Ticket(actor, link.slots, link.memory, self._parameters_memory, theirs.fileno())
         return ticket, contextlib.closing(theirs)
+
+    def reader(self) -> ReaderTicket:
+        """Return a ticket for processes that only read parameters. It is valid until the port is closed."""
+        return ReaderTicket(self._parameters_memory, self._parameters_nbytes)
 
     def publish(self, parameters: Parameters) -> None:
         """See `LearnerPort`."""
@@ -195,6 +207,22 @@ class SharedMemoryTransport:
             self._selector.unregister(link.socket)
             link.socket.close()
             link.socket = None
+
+
+class SharedMemoryReader:
+    """See `ParameterReader`. It does not notice when the learner is gone, and never raises `Closed`."""
+
+    def __init__(self, ticket: ReaderTicket) -> None:
+        self._parameters = ParameterExchange(map_memory(ticket.parameters), ticket.nbytes)
+
+    def parameters(self) -> Parameters:
+        """See `ParameterReader`. Returns the same object until there are newer parameters."""
+        return self._parameters.read()
+
+    @property
+    def version(self) -> int:
+        """Version of the newest parameters; costs no copy."""
+        return self._parameters.version
 
 
 class SharedMemoryActorPort:

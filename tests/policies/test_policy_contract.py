@@ -5,12 +5,16 @@ import contextlib
 import numpy as np
 import pytest
 import torch
+from served import SERVED, ticket_of
 
+from pronk.actor import specs_for
 from pronk.config import Config, resolve
+from pronk.layout import UnrollLayout
 from pronk.networks import make_network
 from pronk.parameters import ParameterBlock
-from pronk.policies import make_policy
+from pronk.policies import InferenceSetup, make_inference, make_policy
 from pronk.policies.base import TABLE
+from pronk.transport.shared_memory import SharedMemoryReader, SharedMemoryTransport
 from pronk.types import ActionSpec, ArraySpec, EnvSpec, Parameters, leaves, map_tree
 
 N, T = 3, 6
@@ -27,20 +31,31 @@ pytestmark = pytest.mark.parametrize("inference", TABLE)
 
 
 @pytest.fixture
-def made(inference):
-    """(spec, core, seed) -> policy, a network of the same shape, and its parameters."""
+def made(inference, tmp_path):
+    """(spec, core, seed) -> policy, a network of the same shape, and a function that publishes its parameters."""
     with contextlib.ExitStack() as stack:
 
         def make(spec="choice", core="none", seed=1):
-            changes = {"actors.envs": N, "actors.inference": inference, "network.hidden": [8], **CORES[core]}
-            config = resolve(Config().replace(changes | {"learner.batch_size": N}))
-            policy = make_policy(config, make_network(SPECS[spec], config.network), seed)
-            stack.enter_context(contextlib.closing(policy))
+            changes = {"actors.envs": N, "actors.count": 1, "actors.inference": inference, "network.hidden": [8]}
+            config = resolve(Config().replace(changes | CORES[core] | {"learner.batch_size": N}))
             torch.manual_seed(0)
-            network = make_network(SPECS[spec], config.network)
+            network, acting, other = (make_network(SPECS[spec], config.network) for _ in range(3))
             with torch.no_grad():  # far from uniform, so that log probabilities differ
                 dict(network.named_parameters()).get("_policy_head._linear.weight", torch.ones(1)).mul_(200)
-            return policy, network, Parameters(7, ParameterBlock(network).bytes().numpy())
+            block = ParameterBlock(network)
+            layout = UnrollLayout(specs_for(config, SPECS[spec], network.state_spec))
+            transport = stack.enter_context(SharedMemoryTransport(layout, block.nbytes, actors=0, slots=1))
+            setup = InferenceSetup(config, layout, transport.reader(), tmp_path, pytest.fail)
+            way = stack.enter_context(make_inference(setup))
+            stack.enter_context(SERVED[inference](way, config, other))
+            policy = make_policy(config, acting, seed, ticket_of(way, 0))
+            stack.enter_context(contextlib.closing(policy))
+
+            def load(version=7):
+                transport.publish(Parameters(version, block.bytes().numpy()))
+                policy.refresh(SharedMemoryReader(transport.reader()))
+
+            return policy, network, load
 
         yield make
 
@@ -70,8 +85,8 @@ def played(policy, spec, seed=0):
 @pytest.mark.parametrize("core", CORES)
 @pytest.mark.parametrize("spec", SPECS)
 def test_the_learner_computes_the_same_log_probabilities_from_the_unroll(made, spec, core):
-    policy, network, parameters = made(spec, core)
-    policy.load(parameters)
+    policy, network, load = made(spec, core)
+    load()
     state = map_tree(lambda array: torch.from_numpy(array.copy()), policy.state)
     action, log_prob = played(policy, spec)
     assert action.shape == (T, N, *SPECS[spec].action.shape)
@@ -90,8 +105,8 @@ def test_the_learner_computes_the_same_log_probabilities_from_the_unroll(made, s
 
 
 def test_a_mask_is_obeyed(made):
-    policy, _, parameters = made("masked")
-    policy.load(parameters)
+    policy, _, load = made("masked")
+    load()
     for seed in range(20):
         action, _ = played(policy, "masked", seed)
         mask = observations("masked", seed)[0]["action_mask"]
@@ -99,8 +114,8 @@ def test_a_mask_is_obeyed(made):
 
 
 def test_the_state_starts_at_zero_and_stays_as_it_was_read(made):
-    policy, _, parameters = made(core="lstm")
-    policy.load(parameters)
+    policy, _, load = made(core="lstm")
+    load()
     before = policy.state
     assert {path: array.shape for path, array in leaves(before)} == {"hidden": (N, 5), "cell": (N, 5)}
     assert not any(array.any() for _, array in leaves(before))
@@ -110,20 +125,20 @@ def test_the_state_starts_at_zero_and_stays_as_it_was_read(made):
 
 
 def test_version_is_that_of_the_parameters_in_use(made):
-    policy, _, parameters = made()
+    policy, _, load = made()
     assert policy.version == -1
-    policy.load(parameters)
-    assert policy.version == parameters.version
+    load(version=3)
+    assert policy.version == 3
 
 
 def test_new_parameters_act_and_the_block_may_be_overwritten(made):
-    policy, network, parameters = made()
+    policy, network, load = made()
     for version, favourite in enumerate((0, 2, 1)):
         with torch.no_grad():
             for weight in network.parameters():
                 weight.zero_()
             dict(network.named_parameters())["_policy_head._linear.bias"][favourite] = 50.0
-        policy.load(Parameters(version, parameters.block))  # the block is the network's own memory
+        load(version)  # of the network's own memory
         with torch.no_grad():
             for weight in network.parameters():
                 weight.fill_(np.nan)
@@ -133,8 +148,8 @@ def test_new_parameters_act_and_the_block_may_be_overwritten(made):
 def test_the_seed_decides_what_is_sampled(made):
     actions = []
     for seed in (1, 1, 2):
-        policy, _, parameters = made(seed=seed)
-        policy.load(parameters)
+        policy, _, load = made(seed=seed)
+        load()
         actions.append(np.stack([played(policy, "choice")[0] for _ in range(5)]))
     assert (actions[0] == actions[1]).all()
     assert (actions[0] != actions[2]).any()

@@ -176,3 +176,10 @@ class BrokenInFurtherLearners(ImpalaLoss):
         self.calls += 1
         broken = self.calls > 3 and "pronk.learners.learner_process" in sys.modules
         return terms._replace(total=terms.total * float("nan")) if broken else terms
+
+
+class FailsInServer(Linear):
+    """Computes everything but what actors need."""
+
+    def policy(self, observation, first, state):
+        raise RuntimeError("only the server computes a policy")

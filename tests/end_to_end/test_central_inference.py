@@ -1,0 +1,97 @@
+"""Training with actors.inference=central, through real processes: it learns, and survives the end of any of them."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from processes import SIZES, STEPS_PER_UPDATE, Training, assert_monotone, command_line, read_metrics, read_summary
+
+CENTRAL = ("actors.inference=central", "actors.count=2")
+ENDLESS = (*SIZES, "run.log_every_seconds=0.1", "run.stop_return=null", "run.total_steps=1e9")
+KILLS = 3
+
+
+def servers(training: Training) -> list[int]:
+    """The process id of each life of the server."""
+    log = training.path / "logs" / "inference.log"
+    text = log.read_text() if log.exists() else ""
+    return [int(pid) for pid in re.findall(r"the inference server starts \(life \d+, pid (\d+)\)", text)]
+
+
+def wait_for_more_updates(training: Training, more: int = 5) -> None:
+    updates = training.metrics()[-1]["updates"]
+    training.wait_until(lambda: training.metrics()[-1]["updates"] >= updates + more, "more updates")
+
+
+@pytest.mark.timeout(240)
+def test_training_goes_on_when_the_server_or_an_actor_is_killed(tmp_path: Path) -> None:
+    recurrent = ("network.core=lstm", "network.core_size=16")
+    with Training(tmp_path / "run", "faulty:SlowCatch", *CENTRAL, *ENDLESS, *recurrent) as training:
+        training.wait_for_updates()
+        for life in range(KILLS):
+            assert len(servers(training)) == life + 1
+            victim = servers(training)[life]
+            assert victim in {process.pid for process in training.descendants()}
+            os.kill(victim, signal.SIGKILL)
+            training.wait_until(lambda life=life: len(servers(training)) > life + 1, "the next server")
+            wait_for_more_updates(training)
+        os.kill(training.lives(1)[0].pid, signal.SIGKILL)
+        training.wait_until(lambda: len(training.lives(1)) > 1 and "delivered" in training.lives(1)[1].log, "actor 1")
+        wait_for_more_updates(training)
+        assert len(training.lives(0)) == 1, "actor 0 noticed nothing"
+        training.send(signal.SIGINT)
+        assert training.wait() == 130
+        training.assert_nothing_left()
+
+        lines = training.metrics()
+        assert_monotone(lines)
+        assert all(line["env_steps"] == line["updates"] * STEPS_PER_UPDATE for line in lines)
+        assert all(line["policy_lag"] >= 0 for line in lines)
+        assert training.err.count("the inference server failed (killed by SIGKILL); restarting it") == KILLS
+        assert "Traceback" not in training.err
+
+
+@pytest.mark.timeout(180)
+def test_a_server_that_hangs_is_restarted_and_its_actors_are_not(tmp_path: Path) -> None:
+    settings = (*CENTRAL, *ENDLESS, "actors.timeout_seconds=8")
+    with Training(tmp_path / "run", "faulty:SlowCatch", *settings) as training:
+        training.wait_for_updates()
+        os.kill(servers(training)[0], signal.SIGSTOP)
+        training.wait_until(lambda: len(servers(training)) == 2, "the next server")
+        wait_for_more_updates(training)
+        assert "(no sign of life for 4 s (half of actors.timeout_seconds)); restarting it" in training.err
+        assert [len(training.lives(actor)) for actor in (0, 1)] == [1, 1]
+        training.send(signal.SIGKILL)
+        assert training.wait() == -signal.SIGKILL
+        training.assert_nothing_left()
+
+
+def test_a_network_that_fails_in_the_server_ends_the_run_with_its_cause(tmp_path: Path) -> None:
+    began = time.monotonic()
+    ended = command_line(
+        *("train", "catch", *CENTRAL, "network.name=own_parts:FailsInServer"),
+        *("--run-dir", tmp_path / "run", "--quiet"),
+    )
+    assert ended.code == 1, ended.err
+    assert "the inference server failed" in ended.err
+    assert "only the server computes a policy" in ended.err
+    assert time.monotonic() - began < 60
+
+
+@pytest.mark.timeout(240)
+def test_it_learns_cartpole_as_local_inference_does(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    settings = ("actors.inference=central", "run.total_steps=80000", "run.stop_return=null")
+    ended = command_line("train", "cartpole", *settings, "--seed", "1", "--run-dir", run, "--quiet")
+    assert ended.code == 0, ended.err
+    lines, summary = read_metrics(run), read_summary(run)
+    assert summary["outcome"] == "finished"
+    assert lines[0]["episode_return"] is None or lines[0]["episode_return"] < 60
+    assert summary["episode_return"] > 100
+    log = (run / "logs" / "inference.log").read_text()
+    assert re.search(r"[1-9][\d,]* batches, \d+\.\d observations each", log)
