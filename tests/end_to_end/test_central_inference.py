@@ -74,7 +74,7 @@ def test_a_server_that_hangs_is_restarted_and_its_actors_are_not(tmp_path: Path)
 def test_a_network_that_fails_in_the_server_ends_the_run_with_its_cause(tmp_path: Path) -> None:
     began = time.monotonic()
     ended = command_line(
-        *("train", "catch", *CENTRAL, "network.name=own_parts:FailsInServer"),
+        *("train", "catch", *CENTRAL, "network.name=own_parts:FailsInServer", "network.kwargs.gain=1"),
         *("--run-dir", tmp_path / "run", "--quiet"),
     )
     assert ended.code == 1, ended.err
@@ -86,12 +86,12 @@ def test_a_network_that_fails_in_the_server_ends_the_run_with_its_cause(tmp_path
 @pytest.mark.timeout(240)
 def test_it_learns_cartpole_as_local_inference_does(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    settings = ("actors.inference=central", "run.total_steps=80000", "run.stop_return=null")
+    settings = ("actors.inference=central", "run.total_steps=200000", "run.stop_return=null")
     ended = command_line("train", "cartpole", *settings, "--seed", "1", "--run-dir", run, "--quiet")
     assert ended.code == 0, ended.err
     lines, summary = read_metrics(run), read_summary(run)
     assert summary["outcome"] == "finished"
     assert lines[0]["episode_return"] is None or lines[0]["episode_return"] < 60
-    assert summary["episode_return"] > 100
+    assert summary["episode_return"] > 150
     log = (run / "logs" / "inference.log").read_text()
     assert re.search(r"[1-9][\d,]* batches, \d+\.\d observations each", log)
