@@ -1,8 +1,8 @@
 """What every way to choose actions looks like: `Policy` to the actor, `Inference` to the learner.
 
-    learner's process                                   actor's process
-    Inference --connect(actor): ticket, descriptors-->  Inference.policy(ticket) -> Policy --action--> Actor
-        '- start, watch: whatever all policies share, such as a server
+learner's process                                   actor's process
+Inference --connect(actor): ticket, descriptors-->  Inference.policy(ticket) -> Policy --action--> Actor
+    '- start, watch: whatever all policies share, such as a server
 """
 
 from __future__ import annotations

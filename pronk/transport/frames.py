@@ -3,6 +3,9 @@
     actor -> learner     HELLO {who}   READY {layout}   PULL version    UNROLL number   LEAVE {why}
     learner -> actor     WELCOME {configuration, layout, ...}   PARAMETERS version | SAME   CREDIT   STOP
 
+A client whose HELLO has `reads: true` gets parameters and STOP, and sends only PULL and LEAVE: it has no number and no
+credit.
+
 {...} is JSON. CREDIT is the back-pressure: it has a `limit`, and an actor may send the unrolls numbered below it. The
 gateway refuses a client by ending the stream with a gRPC status and the reason. No frame can carry code.
 """

@@ -35,6 +35,7 @@ IDLE_SECONDS = 30.0  # after which a connection without a stream is closed
 SPARE_CONNECTIONS = 2048  # besides those of actors: half-open ones must not keep an actor out
 STOP_SECONDS = 2.0  # for actors to receive STOP at the end of the run
 UNROLLS_AT_ONCE = 8  # before other streams get their turn
+MOST_READERS = 64  # clients that only read parameters
 
 
 @dataclass(frozen=True)
@@ -142,13 +143,22 @@ class Gateway:
         life = self._lives[index] = self._lives.get(index, -1) + 1
         return index, self.rules.life * 1_000_000 + life
 
+    def admit_reader(self, session: Session) -> None:
+        """Let in a client that only reads parameters."""
+        if sum(one.reads for one in self._sessions) >= MOST_READERS:
+            raise Refused(grpc.StatusCode.RESOURCE_EXHAUSTED, f"the learner has its {MOST_READERS} readers already")
+        self._sessions.add(session)
+        self.log.write(f"a reader joins: {session.name}")
+
     def joined(self, session: Session) -> None:
         """Report that this actor plays from now on."""
         self.log.write(f"actor {session.index} joins: {session.name}")
         self._tell(ActorJoined(session.index, session.name, self._playing()))
 
     def left(self, session: Session, why: str) -> None:
-        """Free its number. What it sent stays."""
+        """Free its number, if it has one. What it sent stays."""
+        if session.reads and session in self._sessions:
+            self.log.write(f"a reader leaves: {session.name}; {why}")
         self._sessions.discard(session)
         if session.index >= self.rules.first_index:
             heapq.heappush(self._indexes, session.index)

@@ -1,7 +1,8 @@
-"""The actor's end of a stream to the gateway.
+"""The client's end of a stream to the gateway.
 
-`Connection` is one stream, until either side ends it or the network fails. `GrpcActorPort` is the actor's port; it
-outlives connections: `attach` replaces one that was lost.
+`Connection` is one stream, until either side ends it or the network fails. `GrpcActorPort` is the actor's port,
+`GrpcReader` that of a client which only reads parameters, such as an evaluator. Both outlive connections: `attach`
+replaces one that was lost.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from pronk.types import Parameters, Unroll, UserError
 
 WELCOME_SECONDS = 20.0  # for the learner to reply to HELLO
 LEAVE_SECONDS = 1.0  # for LEAVE to arrive
+READS = {"reads": True}  # in the HELLO of a client that only reads parameters
 
 
 class LearnerUnavailable(Exception):  # noqa: N818 - not an error: the actor tries again
@@ -151,7 +153,36 @@ class Connection:
         return (UserError if self._mistake else LearnerUnavailable)(self._ended or "the connection was closed")
 
 
-class GrpcActorPort:
+class GrpcReader:
+    """See `ParameterReader`. The connection is one that said READS in its HELLO, or an actor's."""
+
+    def __init__(self, connection: Connection, parameters_nbytes: int) -> None:
+        """`parameters_nbytes` is the size of the network's block here; WELCOME has the learner's."""
+        self._latest = Parameters(-1, np.zeros(parameters_nbytes, np.uint8))
+        self.attach(connection)
+
+    def attach(self, connection: Connection) -> None:
+        """Use this connection from now on."""
+        self.connection = connection
+        self._pulled = False
+
+    def parameters(self) -> Parameters:
+        """See `ParameterReader`. Often they were requested already, just before the last unroll was sent."""
+        self._pull()
+        frame = self.connection.answer()
+        self._pulled = False
+        if frame.kind is Kind.PARAMETERS:
+            grow(frame.body, DTYPES[frame.encoding], self._latest.block)
+            self._latest = Parameters(frame.number, self._latest.block)
+        return self._latest
+
+    def _pull(self) -> None:
+        if not self._pulled:
+            self._pulled = True
+            self.connection.send(pack(Kind.PULL, number=self._latest.version + 1))
+
+
+class GrpcActorPort(GrpcReader):
     """See `ActorPort`."""
 
     def __init__(
@@ -160,29 +191,17 @@ class GrpcActorPort:
         self._layout, self._ahead = layout, ahead
         self._message = bytearray(HEADER.size + layout.nbytes)
         self._view = layout.view(memoryview(self._message)[HEADER.size :])
-        self._latest = Parameters(-1, np.zeros(parameters_nbytes, np.uint8))
         self.sent = 0
-        self.attach(connection)
+        super().__init__(connection, parameters_nbytes)
 
     def attach(self, connection: Connection) -> None:
         """Use this connection from now on."""
-        self.connection = connection
+        super().attach(connection)
         welcome = connection.welcome
         self._encoding = COMPRESSIONS.index(welcome["compression"])
         self._compress = compressor(welcome["compression"])
         self._number = 0  # of the next unroll
-        self._pulled = False
         connection.send(pack_json(Kind.READY, {"layout": self._layout.digest}))
-
-    def parameters(self) -> Parameters:
-        """See `ActorPort`. Often they were requested already, just before the last unroll was sent."""
-        self._pull()
-        frame = self.connection.answer()
-        self._pulled = False
-        if frame.kind is Kind.PARAMETERS:
-            grow(frame.body, DTYPES[frame.encoding], self._latest.block)
-            self._latest = Parameters(frame.number, self._latest.block)
-        return self._latest
 
     @contextlib.contextmanager
     def unroll(self) -> Iterator[Unroll]:
@@ -199,11 +218,6 @@ class GrpcActorPort:
         self.connection.send(message)
         self._number += 1
         self.sent += 1
-
-    def _pull(self) -> None:
-        if not self._pulled:
-            self._pulled = True
-            self.connection.send(pack(Kind.PULL, number=self._latest.version + 1))
 
     def _pack(self) -> bytes:
         nbytes = self._layout.nbytes

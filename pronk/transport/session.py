@@ -1,4 +1,4 @@
-"""The gateway's side of one actor's stream: the state of the protocol, deadlines and credits."""
+"""The gateway's side of one client's stream: the state of the protocol, deadlines and credits."""
 
 from __future__ import annotations
 
@@ -42,11 +42,15 @@ class StreamClosed(Exception):  # noqa: N818 - not an error
 
 
 class Session:
-    """HELLO, WELCOME, READY; then UNROLL (with credit) and PULL in any order; see `frames.py`."""
+    """HELLO, WELCOME, READY; then UNROLL (with credit) and PULL in any order; see `frames.py`.
+
+    A client that only reads parameters: HELLO, WELCOME; then PULL.
+    """
 
     def __init__(self, gateway: Gateway, context: Any, peer: str, own: bool) -> None:
         self._gateway, self._context, self._peer, self._own = gateway, context, peer, own
         self.index, self.name, self.playing = -1, peer, False
+        self.reads = False  # whether it only reads parameters
         self._due = 0  # number of its next unroll
         self._limit = self._sent_limit = 0  # unrolls it may send in all, and the last limit that it was sent
         self._asked: int | None = None  # version that it has, if it asked for a newer one
@@ -83,15 +87,14 @@ class Session:
             why = refusal.reason
             raise
         finally:
-            if self.index >= 0:
-                self._gateway.left(self, str(self._failure or why))
+            self._gateway.left(self, str(self._failure or why))
 
     def _refusal(self, code: Any, reason: str) -> Refused:
         self._failure = Refused(code, reason, self.name)
         return self._failure
 
     async def _handshake(self) -> None:
-        """HELLO -> WELCOME, READY."""
+        """HELLO -> WELCOME, then READY unless it only reads."""
         gateway, rules = self._gateway, self._gateway.rules
         hello = unpack_json(await self._read(), Kind.HELLO)
         if hello.get("protocol") != PROTOCOL:
@@ -101,6 +104,11 @@ class Session:
                 "install the same version of Pronk on both",
             )
         self.name = f"{str(hello.get('name'))[:80]!r} at {self._peer}"
+        if hello.get("reads") is True:
+            self.reads = True
+            gateway.admit_reader(self)
+            await self._context.write(pack_json(Kind.WELCOME, rules.welcome))
+            return
         self.index, life = gateway.admit(self, hello if self._own and "actor" in hello else None)
         self._due_within(rules.timeout_seconds, f"not ready after {rules.timeout_seconds:g} s")
         await self._context.write(pack_json(Kind.WELCOME, {**rules.welcome, "actor": self.index, "life": life}))
@@ -121,7 +129,7 @@ class Session:
         self._set_deadline()
         while True:
             frame = await self._read()
-            if frame.kind is Kind.UNROLL:
+            if frame.kind is Kind.UNROLL and not self.reads:
                 await self._receive_unroll(frame)
                 self._set_deadline()
                 await self._gateway.turn()
@@ -172,7 +180,7 @@ class Session:
         self._wake.set()
 
     def _set_deadline(self) -> None:
-        """An actor with credit must send an unroll in time; one without may wait for ever."""
+        """An actor with credit must send an unroll in time; one without, or a reader, may wait for ever."""
         if self._due < self._limit:
             seconds = self._gateway.rules.timeout_seconds
             self._due_within(seconds, f"no unroll for {seconds:g} s (actors.timeout_seconds)")

@@ -171,9 +171,7 @@ def test_everyone_in_a_batch_gets_the_answer_to_his_own_request(made: Any) -> No
         with torch.no_grad():
             output = one.network(seen, torch.from_numpy(mailbox.first).unsqueeze(0), one.network.initial_state(N))
         np.testing.assert_allclose(mailbox.policy, output.policy[0], rtol=1e-4, atol=1e-5)
-        for (_, ours), (_, theirs) in zip(
-            leaves(mailbox.state_before(number + 1)), leaves(output.state), strict=True
-        ):
+        for (_, ours), (_, theirs) in zip(leaves(mailbox.state_before(number + 1)), leaves(output.state), strict=True):
             np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
     assert len({mailbox.policy.tobytes() for mailbox in one.mailboxes}) == ACTORS
 

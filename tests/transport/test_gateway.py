@@ -25,7 +25,7 @@ from pronk.layout import UnrollLayout
 from pronk.processes.messages import ActorLeft
 from pronk.transport import Closed
 from pronk.transport.frames import METHOD, Kind, pack, pack_json
-from pronk.transport.grpc_actor import Connection, GrpcActorPort, LearnerUnavailable
+from pronk.transport.grpc_actor import READS, Connection, GrpcActorPort, GrpcReader, LearnerUnavailable
 from pronk.transport.security import Credentials
 from pronk.types import ActionSpec, ArraySpec, EnvSpec, Parameters, UserError, unroll_specs
 
@@ -120,6 +120,11 @@ WRONG = {
     "action": ([hello(), ready(), unroll_message(action=3)], codes.INVALID_ARGUMENT, "action holds a label"),
     "not finite": ([hello(), ready(), unroll_message(reward=np.nan)], codes.INVALID_ARGUMENT, "reward holds"),
     "version": ([hello(), ready(), unroll_message(version=9999)], codes.INVALID_ARGUMENT, "version holds"),
+    "unroll of a reader": (
+        [hello(reads=True), unroll_message()],
+        codes.INVALID_ARGUMENT,
+        "UNROLL came where LEAVE was expected",
+    ),
     "hello twice": ([hello(), ready(), hello()], codes.INVALID_ARGUMENT, "HELLO came where LEAVE was expected"),
 }
 
@@ -373,3 +378,50 @@ def test_what_is_made_smaller_for_the_way_arrives_the_same(compression, dtype):
             with served.port.unrolls(1) as [arrived]:
                 assert np.array_equal(arrived.observation, frame)
                 assert (arrived.version == 5).all()
+
+
+def read(served, token=None):
+    return GrpcReader(Connection(served.address, Credentials(token), 8.0, READS), NBYTES)
+
+
+def test_a_reader_gets_parameters_and_the_end_but_no_number_and_no_credit():
+    with gateway(max_actors=1, timeout_seconds=0.5) as served:
+        reader, actor = read(served), served.join()
+        assert "actor" not in reader.connection.welcome
+        assert reader.connection.welcome["learner"] == "test"
+        assert actor.connection.welcome["actor"] == 0
+        for version in (1, 2):
+            block = np.full(NBYTES, version, np.uint8)
+            served.port.publish(Parameters(version, block))
+            assert reader.parameters().version == version
+            assert (reader.parameters().block == block).all()
+            send(actor)
+            take(served)
+        actor.connection.close("enough")
+        time.sleep(1.0)  # nobody expects anything of a reader
+        assert reader.parameters().version == 2
+        assert reader.connection.limit == 0
+        assert served.port.room == 0
+    assert [type(event).__name__ for event in served.events].count("ActorJoined") == 1
+    with pytest.raises(Closed):
+        reader.parameters()
+    assert reader.connection.finished, "it was told that the run has ended"
+    assert sum("reader joins" in line for line in served.log) == 1
+
+
+def test_a_reader_that_is_gone_makes_room_for_another(monkeypatch):
+    monkeypatch.setattr("pronk.transport.gateway.MOST_READERS", 1)
+    with gateway() as served:
+        first = read(served)
+        with pytest.raises(LearnerUnavailable, match="has its 1 readers already"):
+            read(served)
+        first.connection.close("enough")
+        until(lambda: any("reader leaves" in line for line in served.log))
+        assert read(served).parameters().version == 0
+
+
+def test_a_reader_shows_the_token_as_actors_do():
+    with gateway(credentials=Credentials("right")) as served:
+        with pytest.raises(UserError, match="the token is not the learner's"):
+            read(served, "wrong")
+        assert read(served, "right").parameters().version == 0
