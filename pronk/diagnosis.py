@@ -245,5 +245,5 @@ class Diagnosis:
 
 
 def standard_error(line: Line) -> float:
-    """Return the standard error of a line's mean return, over at most 100 episodes."""
+    """Return the standard error of a line's mean return, or a little more: it may be of more than 100 episodes."""
     return line["episode_return_std"] / math.sqrt(min(100, max(1, line["episodes"])))

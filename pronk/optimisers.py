@@ -31,7 +31,7 @@ class Optimiser:
     def load_state(self, state: dict[str, Tensor]) -> None:
         """Go on from a saved `state`."""
         if state.keys() != self.state.keys() or any(state[name].shape != self.state[name].shape for name in state):
-            raise ValueError(f"optimiser.name={self._config.name} cannot go on from another optimiser's state")
+            raise ValueError(f"optimiser.name={self._config.name} cannot continue from another optimiser's state")
         for name, tensor in self.state.items():
             tensor.copy_(state[name])
 

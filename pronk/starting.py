@@ -58,7 +58,7 @@ def train(
     if rendezvous.rank > 0:
         return train_as_participant(rendezvous, say)
     if resume and run_dir is None:
-        raise UserError("resume needs run_dir: which run should go on?")
+        raise UserError("resume needs run_dir, the run to continue")
     if run_dir is not None and not resume:
         RunDirectory.refuse_used(Path(run_dir))
     check_sinks(config.run.sinks)

@@ -31,9 +31,9 @@ NO_COUNTERPART = {
     "agent_para.agent_config.sync_model_interval": "actors fetch the newest weights before every unroll",
     "agent_para.agent_config.complete_episode": "a run ends by steps, time or return: run.total_steps, "
     "run.total_seconds, run.stop_return",
-    "model_para.actor.state_dim": "the environment tells it",
-    "model_para.actor.action_dim": "the environment tells it",
-    "model_para.actor.input_dtype": "the environment tells it",
+    "model_para.actor.state_dim": "the environment defines it",
+    "model_para.actor.action_dim": "the environment defines it",
+    "model_para.actor.input_dtype": "the environment defines it",
     "model_para.actor.default_dtype": "weights are float32",
     "model_para.actor.summary": "`pronk show` prints the configuration",
     "model_para.actor.max_to_keep": "checkpoint.keep counts checkpoints of the whole state",
@@ -43,14 +43,14 @@ NO_COUNTERPART = {
     "start_core": "processes are not pinned to cores",
     "plasma_size": "unrolls travel through memory whose size follows from the configuration",
     "node_config": "`pronk learner` on one machine and `pronk actor` on the others instead",
-    "test_node_config": "the evaluator runs beside the learner: --evaluate",
+    "test_node_config": "the evaluator runs beside the learner: evaluation.enabled=true",
     "remote_env": "the other machines' own shells set it",
     "use_pbt": "one configuration is trained at a time",
     "pbt_config": "one configuration is trained at a time",
-    "benchmark.id": "--run-dir names a run",
-    "benchmark.archive_root": "runs are written to runs/, or where --run-dir says",
+    "benchmark.id": "a run is named by its directory",
+    "benchmark.archive_root": "runs are written to runs/, unless a run directory is given",
     "benchmark.log_interval_to_train": "run.log_every_seconds goes by time",
-    "benchmark.eval.model_path": "pronk eval RUN plays a run's newest checkpoint, --best its best",
+    "benchmark.eval.model_path": "`pronk eval RUN` plays a run's newest or best checkpoint",
     "benchmark.eval.gap": "evaluation.every_seconds goes by time",
     "benchmark.eval.evaluator_num": "one process evaluates",
     "benchmark.eval.model_divided_freq": "evaluation.episodes sets how many are played",
@@ -282,7 +282,7 @@ def convert_run(source: Source, put: Callable[[str, Any], None], env_id: str) ->
         )
     if (episodes := source.take_count("benchmark.eval.episodes_per_eval")) is not None:
         put("evaluation.episodes", episodes)
-        source.note("benchmark.eval", "evaluation is switched on by --evaluate (or -t train_with_evaluate)")
+        source.note("benchmark.eval", "evaluation beside training is off until evaluation.enabled=true")
 
 
 def reward_threshold(env_id: str) -> float | None:

@@ -33,7 +33,7 @@ class Panel(NamedTuple):
 
 RETURN = "episode_return"
 PANELS = {
-    "return": Panel(RETURN, "Return (mean of 100 episodes)"),
+    "return": Panel(RETURN, "Mean return of recent episodes"),
     "throughput": Panel("steps_per_second", "Throughput (steps/s)"),
     "lag": Panel("policy_lag", "Policy lag (updates)"),
     "entropy": Panel("entropy", "Entropy (nats)"),

@@ -1,6 +1,6 @@
 """MLflow. Its own environment variables decide where to: MLFLOW_TRACKING_URI, MLFLOW_EXPERIMENT_NAME, ...
 
-A resumed training goes on with the same run there: its id is kept in the run directory.
+A resumed training continues the same run there: its id is kept in the run directory.
 """
 
 from __future__ import annotations

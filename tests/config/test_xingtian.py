@@ -250,8 +250,8 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_command_prints_or_writes_a_file_that_trains(file: Path) -> None:
     printed = command_line("convert", file.name)
     assert printed.code == 0
-    assert "model_para.actor.state_dim: no counterpart: the environment tells it" in printed.err
-    assert "# model_para.actor.state_dim: no counterpart: the environment tells it\n" in printed.out
+    assert "model_para.actor.state_dim: no counterpart: the environment defines it" in printed.err
+    assert "# model_para.actor.state_dim: no counterpart: the environment defines it\n" in printed.out
     written = command_line("convert", file.name, "--out", "mine.yaml")
     assert (written.code, written.err) == (0, printed.err)
     assert "pronk train mine.yaml" in written.out

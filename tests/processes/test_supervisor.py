@@ -150,7 +150,7 @@ def test_a_hang_is_found_and_its_stack_is_in_the_message_and_in_the_log(bench: C
 
 def silent_after_first_message(child: SupervisedProcess) -> Callable[[], float]:
     """On a busy machine a start may take long."""
-    return lambda: time.monotonic() - child.heard_at if child.has_spoken else 0.0
+    return lambda: time.monotonic() - child.last_message_at if child.has_reported else 0.0
 
 
 def test_a_stopped_child_is_found_too(bench: Callable[..., Bench]) -> None:
