@@ -30,7 +30,7 @@ from against_sb3_table import print_table, write_table
 
 HERE = Path(__file__).parent
 ALGORITHMS = ("pronk", "ppo", "a2c")
-EPISODES = 50
+EPISODES = 30
 
 # What Pronk and SB3 call each environment, where it is not the same name. Episodes of Pong are long: ten are played.
 ATARI = {"Pong": ("atari", "env.game=pong")}

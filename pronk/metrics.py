@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pronk.returns import EPISODES, Column, Episode, Returns
+from pronk.returns import EPISODES, Column, Confirmation, Episode, Estimate, Returns
 from pronk.types import Array, Unroll
 
 
@@ -83,6 +83,7 @@ class Metrics:
         self.env_steps = self.updates = self.episodes = 0
         self.barren_updates = 0  # in a row without a valid step
         self._returns = Returns()
+        self.confirmed: Estimate | None = None  # of the present weights
         self._frames_per_step = frames_per_step
         self._earlier_seconds = 0.0
         self._started = self._lined = time.perf_counter()
@@ -106,6 +107,7 @@ class Metrics:
     def record(self, experience: Experience, report: dict[str, float]) -> None:
         """One update: what its batch held, and the learner's report."""
         self.updates += 1
+        self.confirmed = None
         fresh = len(experience.columns)
         if fresh:
             self.env_steps += experience.steps
@@ -130,19 +132,31 @@ class Metrics:
     @property
     def episode_return(self) -> float | None:
         """Raw return of an episode; see `returns.py`. None before the first has ended."""
-        estimate = self._returns.estimate()
+        estimate = self._estimate
         return estimate.value if estimate else None
+
+    @property
+    def _estimate(self) -> Estimate | None:
+        return self.confirmed or self._returns.estimate()
 
     @property
     def standing(self) -> tuple[bool, float] | None:
         """For finding the best: whether enough episodes have ended, and their return. A few lucky ones count less."""
-        estimate = self._returns.estimate()
+        estimate = self._estimate
         return (estimate.full, estimate.value) if estimate else None
 
     def reached(self, goal: float | None) -> bool:
-        """Whether enough episodes have ended, and their return is as high."""
+        """Whether enough episodes have ended, and their return is as high. They were played by changing weights."""
         standing = self.standing
         return goal is not None and standing is not None and standing >= (True, goal)
+
+    def confirmation(self) -> Confirmation:
+        """Start to ask what the present weights are worth."""
+        return self._returns.confirmation()
+
+    def observe(self, experience: Experience) -> None:
+        """Add episodes of weights that are held. Nothing is learnt from them: steps and episodes are not counted."""
+        self._returns.record(experience.columns, experience.episodes, experience.length)
 
     @property
     def wall_seconds(self) -> float:
@@ -156,19 +170,19 @@ class Metrics:
     def line(self) -> dict[str, Any]:
         """The state of affairs, and means since the last line."""
         if not self._counts and self._last:
+            now = self._return_columns()
+            if any(self._last[name] != value for name, value in now.items()):  # held weights were confirmed since
+                self._last = {**self._last, "wall_seconds": round(self.wall_seconds, 3), **now}
             return self._last
         seconds = self.seconds_since_line()
         means: dict[str, float | None] = {name: total / self._counts[name] for name, total in self._sums.items()}
-        estimate = self._returns.estimate()
         self._last = {
             "wall_seconds": round(self.wall_seconds, 3),
             "env_steps": self.env_steps,
             "frames": self.env_steps * self._frames_per_step,
             "updates": self.updates,
             "episodes": self.episodes,
-            "episode_return": estimate.value if estimate else None,
-            "episode_return_std": self._returns.std(),
-            "episode_length": estimate.length if estimate else None,
+            **self._return_columns(),
             "steps_per_second": round((self.env_steps - self._steps_at_line) / seconds, 1),
             # A line of further passes only has nothing fresh: its lag is still that of the line before.
             "policy_lag": means.pop("policy_lag", self._last.get("policy_lag")),
@@ -186,6 +200,14 @@ class Metrics:
         self._waited = 0.0
         return self._last
 
+    def _return_columns(self) -> dict[str, float | None]:
+        estimate = self._estimate
+        return {
+            "episode_return": estimate.value if estimate else None,
+            "episode_return_std": self._returns.std(),
+            "episode_length": estimate.length if estimate else None,
+        }
+
     def state(self) -> dict[str, Any]:
         """For the checkpoint."""
         return {
@@ -193,6 +215,7 @@ class Metrics:
             "updates": self.updates,
             "episodes": self.episodes,
             "returns": self._returns.state(),
+            "confirmed": self.confirmed and tuple(self.confirmed),
             "wall_seconds": self.wall_seconds,
         }
 
@@ -201,5 +224,7 @@ class Metrics:
         self.env_steps, self.updates, self.episodes = state["env_steps"], state["updates"], state["episodes"]
         if "lengths" not in state:  # with them it is Pronk 0.1's, which did not know whose returns they were
             self._returns.load_state(state["returns"])
+        if confirmed := state.get("confirmed"):
+            self.confirmed = Estimate(*confirmed)
         self._earlier_seconds = state["wall_seconds"]
         self._steps_at_line = self.env_steps

@@ -16,7 +16,8 @@ in step or not. The same holds for the last but one, and so on. It does not hold
 (which is longer than most), nor where environments that finish more episodes weigh more.
 
 All this is for a policy that does not change. What a policy gains or loses shows one or two episodes later, as in every
-mean of whole episodes; with many updates per episode that can be a lot (docs/results/cartpole.md).
+mean of whole episodes; with many updates per episode that can be a lot (docs/results/cartpole.md). So before a run ends
+as solved the weights are held, and a `Confirmation` asks what they are worth.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from typing import Any, NamedTuple
 
 EPISODES = 100  # at least so many make a full estimate
 COVERED = 0.9  # of the environments have finished one: a single endless episode must not delay the end of a run
+CONFIRMED = 30  # episodes at least, and one of every environment, confirm that a goal is reached
 SILENT_UNROLLS = 20  # that others send on average, after which an environment counts as gone
 
 
@@ -177,6 +179,10 @@ class Returns:
         }
         self._next_look = self._clock + patience / 4
 
+    def confirmation(self) -> Confirmation:
+        """Start to ask what the present weights are worth, of all environments that play."""
+        return Confirmation(self._environments)
+
     def state(self) -> list[Any]:
         """For the checkpoint: plain data."""
         return [(number, [tuple(each) for each in one.results]) for number, one in self._environments.items()]
@@ -185,3 +191,63 @@ class Returns:
         """Continue from `state()`. All environments have been started anew since."""
         self._environments = {number: History([Result(*each) for each in results]) for number, results in state}
         self._update(self._environments.values())
+
+
+@dataclass(slots=True)
+class Trial:
+    """What one environment has played since the weights are held."""
+
+    values: list[Result] = field(default_factory=list)
+    from_its_start: bool | None = None  # the present episode was begun with these weights; None: no column yet
+    playing: int = 0  # steps since an episode ended, or since the weights are held
+    at_border: bool = False
+    heard: int = 0  # columns of all environments when its last one came
+
+
+class Confirmation:
+    """The mean of the first episodes that every environment begins with weights that are held.
+
+    The first ones, and of all environments: to stop when enough have ended would favour the short ones. An episode that
+    was being played when the weights were held does not count. Two kinds of environments are not waited for: those that
+    send nothing any more, and, if they are few, those that play far longer than any finished episode took.
+    """
+
+    def __init__(self, environments: Iterable[int]) -> None:
+        self._trials = {number: Trial() for number in environments}
+        self._wanted = math.ceil(CONFIRMED / max(1, len(self._trials)))  # episodes of each
+        self._columns = self._longest = 0
+        self.steps = 0  # played so far
+
+    def record(self, columns: Sequence[Column], episodes: Iterable[Episode], steps: int) -> None:
+        """Add columns of so many steps each that the held weights played, and the episodes that ended in them."""
+        self._columns += len(columns)
+        self.steps += steps * len(columns)
+        for environment, _, opens, ends in columns:
+            trial = self._trials.setdefault(environment, Trial())
+            if trial.from_its_start is None:
+                trial.from_its_start = opens
+            elif opens and not trial.at_border:  # started anew: the episode it was playing is lost
+                trial.from_its_start, trial.playing = True, 0
+            trial.heard, trial.at_border = self._columns, ends
+            trial.playing += steps
+        for environment, _, value, length in episodes:
+            trial = self._trials[environment]
+            self._longest = max(self._longest, length)
+            if trial.from_its_start and len(trial.values) < self._wanted:
+                trial.values.append(Result(value, length))
+            trial.from_its_start, trial.playing = True, 0
+
+    def estimate(self) -> Estimate | None:
+        """Return what the weights are worth. None while more episodes are needed."""
+        patience = SILENT_UNROLLS * len(self._trials)
+        present = [trial for trial in self._trials.values() if self._columns - trial.heard <= patience]
+        unfinished = [trial for trial in present if len(trial.values) < self._wanted]
+        if any(trial.playing <= 2 * self._longest or trial.from_its_start is None for trial in unfinished):
+            return None
+        if len(present) - len(unfinished) < COVERED * len(present):
+            return None
+        results = [result for trial in present for result in trial.values]
+        if not results:
+            return None
+        value = math.fsum(result.value for result in results) / len(results)
+        return Estimate(value, sum(result.length for result in results) / len(results), len(results), full=True)

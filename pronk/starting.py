@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from pronk.actor import specs_for
-from pronk.config import Config, ResolvedConfig, decided, load_config, plain_yaml, record, resolve, validate
+from pronk.config import (
+    Config,
+    ResolvedConfig,
+    decided,
+    load_config,
+    override,
+    plain_yaml,
+    record,
+    resolve,
+    validate,
+)
 from pronk.config.automatic import chosen, depends_on_environment
 from pronk.config.resolved import ONLY, Rank, check_resolved
 from pronk.device import choose_device
@@ -37,7 +48,8 @@ class TrainingInterrupted(KeyboardInterrupt):
 
 
 def train(
-    config: Config | str | Path,
+    source: Config | str | Path | Callable[..., Any],
+    overrides: Sequence[str] = (),
     *,
     run_dir: str | Path | None = None,
     name: str | None = None,
@@ -47,11 +59,28 @@ def train(
 ) -> dict[str, Any]:
     """Train until `run.total_steps` or `run.stop_return`, and give back what `summary.json` holds.
 
-    `config` may name a preset or a YAML file. Without `run_dir` a new one is made, runs/NAME-DATE-TIME. `display` is
-    one more sink for the metrics; `say` gets warnings. Ctrl-C writes a checkpoint and raises `TrainingInterrupted`.
+        pronk.train("cartpole")
+        pronk.train("LunarLander-v3", ["run.total_steps=1e6", "run.seed=3"], run_dir="runs/lander")
+        pronk.train(MyEnv)
+
+    Args:
+        source: a preset, a YAML file, a Gymnasium id, a class of environments or function that makes one (from a module
+            that can be imported), or a configuration.
+        overrides: settings on top, as on the command line.
+        run_dir: where the run is written. By default a new one, runs/NAME-DATE-TIME.
+        name: of the new run, by default the environment's id.
+        resume: go on with the run in `run_dir`.
+        display: one more sink for the metrics.
+        say: gets warnings, and notes on what was chosen.
+
+    Raises:
+        UserError: a mistake in the settings or the environment, in one line.
+        TrainingInterrupted: Ctrl-C, after a checkpoint.
     """
-    if not isinstance(config, Config):
-        config = load_config(config)
+    if isinstance(source, Config):
+        config = override(source, overrides) if overrides else source
+    else:
+        config = load_config(source, overrides)
     if config.cluster.name == "ray":
         return concluded(elsewhere(config, run_dir, name, resume, display, say))
     rendezvous = find_rendezvous(config.learners)

@@ -10,6 +10,7 @@
   stop     the learner leaves its `with`; the ports close; every actor gets `Closed` and returns
   failure  an actor's end is the end of its socket; its slots are its own, so nothing is lost, locked or half-read
   group    several learners act as one: they add up their gradients at every update, and end together
+  solved   when the return reaches its goal the weights are held, until whole episodes have confirmed it
 
 One thread. While it waits for unrolls it looks after its actors, or, with transport=local, plays them itself. With
 --evaluate one more process plays whole episodes with its checkpoints: see evaluator.py.
@@ -27,7 +28,7 @@ import torch
 
 from pronk.actor import specs_for
 from pronk.actors import ActorSetup, running_actors
-from pronk.batcher import Batcher
+from pronk.batcher import Batch, Batcher
 from pronk.config import Config, ResolvedConfig
 from pronk.diagnosis import Diagnosis
 from pronk.evaluation.evaluator import Evaluator
@@ -37,6 +38,7 @@ from pronk.learners import GroupEnded, LearnerGroup, SingleLearner
 from pronk.metrics import Metrics
 from pronk.processes.failures import user_code
 from pronk.processes.interrupts import Interrupted, Interrupts
+from pronk.returns import Confirmation
 from pronk.runs.broken_batch import save_broken_batch
 from pronk.runs.directory import RunDirectory
 from pronk.schedules import entropy_cost, learning_rate, progress_of
@@ -79,6 +81,8 @@ class Training:
         self._leads = self._group.rank == 0  # who writes
         self._metrics = Metrics(learner.spec.frames_per_step)
         self._best = (False, -float("inf"))  # see Metrics.standing
+        self._confirmation: Confirmation | None = None  # while the weights are held
+        self._confirm_from = 0  # steps
         self._reported: dict[str, Any] | None = None
         self._saved: Path | None = None
         self._said: set[str] = set()
@@ -138,7 +142,7 @@ class Training:
 
     def _learn(self, interrupts: Interrupts) -> str:
         """The loop. Gives the reason why it ended."""
-        config, learner, metrics, group = self._config, self._learner, self._metrics, self._group
+        config, learner, metrics = self._config, self._learner, self._metrics
         self._synchronise(interrupts)
         specs = specs_for(config, learner.spec, learner.network.state_spec)
         setup = ActorSetup(
@@ -150,16 +154,11 @@ class Training:
                 interrupts.check()
                 with metrics.waiting():
                     batch = batcher.next()
-                metrics.progress = progress_of(config, metrics.env_steps, metrics.wall_seconds)
-                rate = learning_rate(config, metrics.progress, metrics.env_steps)
-                metrics.entropy_cost = entropy_cost(config, metrics.progress, metrics.env_steps)
-                metrics.count_lags(learner.version - batch.arrays.version, batch.fresh)
-                learner.loss.entropy_cost = metrics.entropy_cost
-                with user_code("the learner"):
-                    update = group.step(learner, batch, rate, meanwhile=batcher.prefetch)
-                metrics.learning_rate = update.report.pop("learning_rate")
-                port.publish(learner.parameters())
-                metrics.record(update.experience, update.report)
+                if self._confirmation:
+                    self._confirm(batch, self._confirmation)
+                else:
+                    self._update(batch, meanwhile=batcher.prefetch)
+                    port.publish(learner.parameters())
                 if metrics.seconds_since_line() >= config.run.log_every_seconds:
                     metrics.queue = port.waiting / max(1, port.room)
                     self._report()
@@ -170,6 +169,38 @@ class Training:
                     self._save()
             self._report()  # before the actors are ended, which takes a moment and is not training
         return outcome
+
+    def _update(self, batch: Batch, meanwhile: Callable[[], None]) -> None:
+        """Learn from a batch."""
+        config, learner, metrics = self._config, self._learner, self._metrics
+        metrics.progress = progress_of(config, metrics.env_steps, metrics.wall_seconds)
+        rate = learning_rate(config, metrics.progress, metrics.env_steps)
+        metrics.entropy_cost = entropy_cost(config, metrics.progress, metrics.env_steps)
+        metrics.count_lags(learner.version - batch.arrays.version, batch.fresh)
+        learner.loss.entropy_cost = metrics.entropy_cost
+        with user_code("the learner"):
+            update = self._group.step(learner, batch, rate, meanwhile)
+        metrics.learning_rate = update.report.pop("learning_rate")
+        metrics.record(update.experience, update.report)
+        if metrics.reached(config.run.stop_return) and metrics.env_steps >= self._confirm_from:
+            self._confirmation = metrics.confirmation()
+
+    def _confirm(self, batch: Batch, confirmation: Confirmation) -> None:
+        """Learn nothing from a batch: the weights are held until it is known what they are worth."""
+        goal, metrics = self._config.run.stop_return, self._metrics
+        played = self._group.observe(self._learner, batch)
+        metrics.observe(played)
+        confirmation.record(played.columns, played.episodes, played.length)
+        metrics.confirmed = confirmation.estimate()
+        if metrics.confirmed is None:
+            return
+        self._confirmation = None
+        if not metrics.reached(goal):
+            self._confirm_from = metrics.env_steps + confirmation.steps  # at most half of the time goes into this
+            self._say(
+                f"return {goal:g} not confirmed: {metrics.confirmed.value:.4g}, the mean of "
+                f"{metrics.confirmed.episodes} episodes of the present policy; training continues"
+            )
 
     def _synchronise(self, interrupts: Interrupts) -> None:
         """Wait for all learners, and take over learner 0's weights, optimiser and counters."""
@@ -184,7 +215,7 @@ class Training:
     def _outcome(self) -> str | None:
         """Why the run is at its end, or None."""
         run, metrics = self._config.run, self._metrics
-        if metrics.reached(run.stop_return):
+        if metrics.confirmed and metrics.reached(run.stop_return):
             return "solved"
         if metrics.env_steps >= run.total_steps or metrics.wall_seconds >= (run.total_seconds or float("inf")):
             return "finished"

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from pronk.returns import EPISODES, SILENT_UNROLLS, Column, Episode, Returns
+from pronk.returns import CONFIRMED, EPISODES, SILENT_UNROLLS, Column, Confirmation, Episode, Returns
 
 T = 10  # steps of an unroll
 
@@ -39,7 +39,7 @@ class Player:
         return Column(self.number, self._task, opens, self._played == 0), episodes
 
 
-def record(returns: Returns, players: list[Player]) -> None:
+def record(returns: Returns | Confirmation, players: list[Player]) -> None:
     columns, episodes = zip(*(player.play() for player in players), strict=True)
     returns.record(columns, [episode for each in episodes for episode in each], T)
 
@@ -183,3 +183,78 @@ def test_no_estimate_without_an_episode() -> None:
     returns.record([Column(0, 0, True, False)], [], T)
     returns.record([], [], T)
     assert returns.estimate() is None
+
+
+def confirm(players: list[Player], most: int = 1000) -> Confirmation:
+    confirmation = Confirmation([player.number for player in players])
+    for _ in range(most):
+        record(confirmation, players)
+        if confirmation.estimate():
+            break
+    return confirmation
+
+
+def value_of(confirmation: Confirmation) -> float:
+    estimate = confirmation.estimate()
+    assert estimate is not None
+    return estimate.value
+
+
+@pytest.mark.parametrize("count", [1, 7, 64, 256])
+def test_confirmation_is_not_biased_by_the_lengths_of_episodes(count: int) -> None:
+    values, repeats = [], 4096 // max(count, CONFIRMED)
+    for repeat in range(repeats):
+        players = [Player(number, short_or_long(repeat * 1000 + number)) for number in range(count)]
+        for player in players:
+            player.play()  # so that most are in the middle of an episode when the weights are held
+        values.append(value_of(confirm(players)))
+    error = 56.2 / np.sqrt(repeats * max(count, CONFIRMED))
+    assert abs(np.mean(values) - (120 + 2 * 1) / 3) < 4.5 * error
+
+
+def test_episode_that_was_begun_before_does_not_confirm() -> None:
+    def better() -> Iterator[tuple[int, float]]:
+        yield 25, 0.0
+        yield from always(25, 100.0)
+
+    players = [Player(number, better()) for number in range(40)]
+    for player in players:
+        player.play()
+    assert value_of(confirm(players)) == 100.0
+    begun_with_them = [Player(number, better()) for number in range(40)]
+    assert value_of(confirm(begun_with_them)) == 0.0
+
+
+def test_confirmation_waits_for_every_environment_that_plays() -> None:
+    slow = [Player(number, always(500, 0.0)) for number in (8, 9)]
+    quick = [Player(number, always(20, 1.0)) for number in range(8)]
+    assert confirm([*quick, *slow], most=100).estimate() is None
+    assert value_of(confirm([*quick, *slow])) == 0.8
+    confirmation = Confirmation(range(10))
+    present = [Player(number, always(20, 1.0)) for number in range(9)]
+    for _ in range(SILENT_UNROLLS):
+        record(confirmation, present)
+        assert confirmation.estimate() is None  # the tenth may be slow to send its first unroll
+    for _ in range(SILENT_UNROLLS):
+        record(confirmation, present)
+    assert value_of(confirmation) == 1.0
+
+
+def test_few_endless_episodes_do_not_hold_a_confirmation_up_but_many_do() -> None:
+    quick = [Player(number, always(20, 1.0)) for number in range(18)]
+    endless = [Player(18 + number, always(10**9, 0.0)) for number in range(4)]
+    assert value_of(confirm([*quick, *endless[:2]])) == 1.0
+    assert confirm([*quick, *endless]).estimate() is None
+
+
+def test_environment_started_anew_goes_on_with_its_next_episode() -> None:
+    players = [Player(number, always(25, 1.0)) for number in range(CONFIRMED)]
+    confirmation = Confirmation(range(CONFIRMED))
+    record(confirmation, players)
+    for player in players:
+        player.start_anew()
+    for _ in range(2):
+        record(confirmation, players)
+        assert confirmation.estimate() is None
+    record(confirmation, players)
+    assert value_of(confirmation) == 1.0

@@ -14,7 +14,7 @@ from processes import read_metrics
 from pronk import training
 from pronk.actors import ActorSetup
 from pronk.config import load_config, resolve
-from pronk.returns import EPISODES
+from pronk.returns import CONFIRMED, EPISODES
 from pronk.runs.checkpoint import load_checkpoint
 from pronk.runs.directory import RunDirectory
 from pronk.starting import learner_for, spec_of
@@ -128,3 +128,41 @@ def test_a_new_best_is_saved_between_two_checkpoints_but_not_too_often(
     assert [path.stem for path in run.checkpoints.saved()] == [f"{3 * BATCHES * STEPS:012d}"]
     resumed = training.Training(resolved, config, run, learner, True, pytest.fail)
     assert resumed._best == ((True, 9.0) if every_seconds == 0 else (True, 1.0))
+
+
+def test_solved_only_when_whole_episodes_of_held_weights_confirm_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Episodes return 9, but 1 with the weights that are held first."""
+    ports, said = [], []
+
+    class Present(Hands):
+        filled = 0
+
+        def fill(self) -> None:
+            version = self.published[-1] if self.published else 0
+            self._versions, self._returns = iter([version]), iter([1.0 if version == BATCHES else 9.0])
+            self.filled += 1
+            super().fill()
+
+    @contextlib.contextmanager
+    def running_actors(setup: ActorSetup) -> Iterator[tuple[Hands, Callable[[], None]]]:
+        ports.append(Present(setup, []))
+        yield ports[-1], lambda: None
+
+    monkeypatch.setattr(training, "running_actors", running_actors)
+    config = load_config("catch", [*SIZES, "run.stop_return=5", "run.total_steps=1e6", "transport=local"])
+    run = RunDirectory.create(config, tmp_path / "run", "solved")
+    resolved = resolve(config)
+    learner = learner_for(resolved, spec_of(config))
+    summary = training.Training(resolved, config, run, learner, False, said.append).go(None)
+    assert said == [
+        f"return 5 not confirmed: 1, the mean of {CONFIRMED} episodes of the present policy; training continues"
+    ]
+    assert (summary["outcome"], summary["episode_return"]) == ("solved", 9.0)
+    # Nothing was learnt or counted while the weights were held.
+    assert ports[0].published == list(range(1, summary["updates"] + 1))
+    assert summary["env_steps"] == summary["updates"] * STEPS
+    assert ports[0].filled > 2 * summary["updates"]
+    resumed = training.Training(resolved, config, run, learner, True, said.append)
+    assert resumed._outcome() == "solved"

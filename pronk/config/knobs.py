@@ -325,8 +325,8 @@ class RunConfig(Section):
     total_seconds: PositiveFloat | None = None
     """Seconds of training after which the run ends, summed over all resumes. null (default): no limit."""
     stop_return: Annotated[float, Field(allow_inf_nan=False)] | None = None
-    """End the run early when `episode_return`, the mean return of 100 episodes or more, reaches this. null (default):
-    never."""
+    """End the run early when `episode_return` reaches this and is confirmed by 30 or more whole episodes of the weights
+    as they are then, at least one of every environment. null (default): never."""
     seed: Seed = 1
     """Seed of everything random in the run."""
     log_every_seconds: PositiveFloat = 1.0

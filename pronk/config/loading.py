@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import re
+import sys
 import warnings
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,24 +32,42 @@ def preset_names() -> list[str]:
     return sorted(path.stem for path in PRESETS.glob("*.yaml"))
 
 
-def load_config(source: str | Path, overrides: list[str] | None = None) -> Config:
-    """Load a preset, a YAML file or the defaults for a Gymnasium id, with overrides on top.
+def load_config(source: str | Path | Callable[..., Any], overrides: Sequence[str] = ()) -> Config:
+    """Load a preset, a YAML file or the defaults for an environment, with overrides on top.
 
         config = load_config("cartpole", ["run.seed=3", "optimiser.learning_rate=3e-4"])
+        config = load_config("Acrobot-v1")  # a Gymnasium id
+        config = load_config(MyEnv, ["env.kwargs.size=8"])  # a class, or a function that makes one
 
     Raises `UserError` with one line that names the key, the value and the nearest valid choice. A key that has been
     renamed is understood, with a `RenamedKey` warning.
     """
-    tree, notes = read_source(str(source))
-    return overridden(tree, overrides or [], str(source), notes)
+    name = importable_name(source) if callable(source) else str(source)
+    tree, notes = read_source(name)
+    return overridden(tree, overrides, name, notes)
 
 
-def override(config: Config, overrides: list[str]) -> Config:
+def importable_name(made: Callable[..., Any]) -> str:
+    """Return `module:attribute` of a class or function. Raises `UserError` if other processes could not import it."""
+    name: str = getattr(made, "__qualname__", repr(made))
+    module: str = getattr(made, "__module__", "")
+    if module == "__main__":
+        main = sys.modules["__main__"]
+        module = main.__spec__.name if main.__spec__ else ""  # has a name if it was started by `python -m`
+    if not module or not re.fullmatch(r"[\w.]+", name):
+        raise UserError(
+            f"{name}: actors are processes of their own and import the environment; "
+            "define it at the top level of a module of its own, and import it from there"
+        )
+    return f"{module}:{name}"
+
+
+def override(config: Config, overrides: Sequence[str]) -> Config:
     """Return a copy of a configuration with overrides on top; raises and warns as `load_config` does."""
     return overridden(config.model_dump(), overrides, "the configuration", [])
 
 
-def overridden(tree: dict[str, Any], overrides: list[str], source: str, notes: list[str]) -> Config:
+def overridden(tree: dict[str, Any], overrides: Sequence[str], source: str, notes: list[str]) -> Config:
     for override in overrides:
         path, separator, text = override.partition("=")
         if not separator or not path:

@@ -122,6 +122,11 @@ class Contribution(NamedTuple):
         return all(map(math.isfinite, self.report.values()))
 
 
+def played_by_present_weights(learner: LearnerLike, batch: BatchLike) -> Array:
+    """Return which fresh columns were played by the weights as they are now, [B] bool."""
+    return batch.fresh & (batch.arrays.version == learner.version)
+
+
 class LearnerGroup(Protocol):
     """All that a training loop sees of the other learners."""
 
@@ -147,6 +152,14 @@ class LearnerGroup(Protocol):
 
         Raises:
             NonFinite: a loss or gradient of any learner is not finite; nothing was changed.
+            GroupEnded: a learner has left.
+        """
+        ...
+
+    def observe(self, learner: LearnerLike, batch: BatchLike) -> Experience:
+        """Return what the learner's present weights have played of all learners' batches. Nothing is learnt.
+
+        Raises:
             GroupEnded: a learner has left.
         """
         ...
@@ -180,6 +193,10 @@ class SingleLearner:
         """See `LearnerGroup`."""
         experience = Experience.of(batch.arrays, learner.version, batch.fresh)
         return Update(learner.step(batch.tensors, learning_rate, meanwhile), experience)
+
+    def observe(self, learner: LearnerLike, batch: BatchLike) -> Experience:
+        """See `LearnerGroup`."""
+        return Experience.of(batch.arrays, learner.version, played_by_present_weights(learner, batch))
 
     def leave(self, outcome: str, message: str | None = None) -> None:
         """See `LearnerGroup`."""

@@ -11,9 +11,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pronk.learners.base import BatchLike, Contribution, GroupEnded, LearnerLike, Report, Update, Waiting
+from pronk.learners.base import (
+    BatchLike,
+    Contribution,
+    GroupEnded,
+    LearnerLike,
+    Report,
+    Update,
+    Waiting,
+    played_by_present_weights,
+)
 from pronk.learners.collective import Collective, collective
 from pronk.learners.rendezvous import Rendezvous
+from pronk.metrics import Experience
 from pronk.processes.interrupts import Interrupts
 from pronk.processes.messages import Begin, Leaving
 
@@ -79,6 +89,12 @@ class DistributedGroup:
 
         report = learner.step(batch.tensors, learning_rate, meanwhile, combine)
         return Update(report, merged[0].experience)
+
+    def observe(self, learner: LearnerLike, batch: BatchLike) -> Experience:
+        """See `LearnerGroup`."""
+        fresh = played_by_present_weights(learner, batch)
+        with self._waiting():
+            return self.exchange(Contribution.of(batch.arrays, {}, learner.version, fresh)).experience
 
     def add_gradients(self, gradients: Tensor, mine: Contribution, merged: Contribution) -> Report:
         """Overwrite the gradients with those of all batches side by side; return the report with their norm.
