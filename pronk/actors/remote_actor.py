@@ -80,7 +80,7 @@ class RemoteActor:
                 index = welcome["actor"]
                 with make_actor(config, make_port, index, welcome["life"], welcome["generation"]) as actor:
                     self.say(f"joined {self.address} as actor {index}: {describe(config)}")
-                    report(Joined(index))
+                    report(Joined())
                     while True:
                         self._play_until_closed(actor, config)
                         if connection.finished:

@@ -110,7 +110,7 @@ def read_source(source: str, children: tuple[str, ...] = ()) -> tuple[dict[str, 
     if source in preset_names() or source.endswith((".yaml", ".yml")):
         tree = read_yaml(PRESETS / f"{source}.yaml" if source in preset_names() else Path(source))
         if XINGTIAN_KEYS & tree.keys():
-            raise UserError(f"{source} is a XingTian file; turn it into a Pronk one with `pronk convert {source}`")
+            raise UserError(f"{source} is a XingTian file; `pronk convert {source} > mine.yaml` converts it")
         tree, notes = rename_keys(tree, defaults())
         if "base" not in tree:
             return tree, notes

@@ -123,15 +123,12 @@ class RunnerReady(Message):
 class Started(Message):
     """The process runs."""
 
-    pid: int
     shared: bool
     """Whether both machines have the same run directory."""
 
 
 class Joined(Message):
     """This actor plays for its learner."""
-
-    actor: int
 
 
 class Output(Message):

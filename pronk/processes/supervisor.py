@@ -211,17 +211,15 @@ class SupervisedProcess:
 
 
 class Supervisor:
-    """Several children that are watched together. A `with` block: leaving it ends them all."""
+    """Several children that are watched and ended together."""
 
     def __init__(self, children: Sequence[SupervisedProcess], grace_seconds: float) -> None:
         """`grace_seconds`: for all of them to end by themselves when their channels are closed."""
         self.children, self._grace = children, grace_seconds
         self._watched_at = -math.inf
 
-    def __enter__(self) -> Supervisor:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def stop(self) -> None:
+        """Ask every child to end, and kill those that have not ended within the grace."""
         deadline = time.monotonic() + self._grace
         for one in self.children:
             one.close_channel()

@@ -9,9 +9,9 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Iterator
 from typing import Any
 
+from pronk.config.trees import flat
 from pronk.sinks.outside import Facts, numbers, remembered
 
 AT_ONCE = 100  # parameters in one request: MLflow's own limit
@@ -55,7 +55,7 @@ class MLflow:
         from mlflow.entities import Param
 
         run = self._client.create_run(self._experiment(), run_name=self._facts.name)
-        parameters = [Param(key, str(value)[:LONGEST]) for key, value in flat(self._facts.config)]
+        parameters = [Param(key, str(value)[:LONGEST]) for key, value in flat(self._facts.config).items()]
         for start in range(0, len(parameters), AT_ONCE):
             self._client.log_batch(run.info.run_id, params=parameters[start : start + AT_ONCE])
         return run.info.run_id
@@ -88,12 +88,3 @@ class MLflow:
         now, step = int(time.time() * 1000), int(line["env_steps"])
         points = [Metric(group + name, value, now, step) for name, value in numbers(line).items()]
         self._client.log_batch(self._identity, metrics=points)
-
-
-def flat(tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """`section.key`, value."""
-    if isinstance(tree, dict) and tree:
-        for key, part in tree.items():
-            yield from flat(part, f"{path}.{key}" if path else str(key))
-    else:
-        yield path, tree

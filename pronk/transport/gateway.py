@@ -69,7 +69,7 @@ class Gateway:
         self.slots = Slots(map_memory(ticket.unrolls), rules.layout)
         self._exchange = ParameterExchange(map_memory(ticket.parameters), rules.parameters_nbytes)
         self._learner = socket.socket(fileno=ticket.socket)
-        self._free: list[int] = []  # last in, first out: touches as little memory as possible
+        self._free = ticket.free  # last in, first out: touches as little memory as possible
         self._owners: dict[int, Session] = {}
         self._queue: list[asyncio.Future[int]] = []  # sessions that wait for a slot
         self._sessions: set[Session] = set()

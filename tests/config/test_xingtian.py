@@ -266,13 +266,14 @@ def test_other_commands_say_to_convert_it(file: Path, arguments: list[str]) -> N
     ended = command_line(*arguments, file.name)
     assert (ended.code, ended.out) == (2, "")
     assert ended.err.startswith(f"error: {file.name} is a XingTian file")
-    assert f"pronk convert {file.name} --out mine.yaml" in ended.err
+    assert f"pronk convert {file.name} > mine.yaml" in ended.err
     assert ended.err.count("\n") == 1
     assert [path.name for path in Path().iterdir()] == [file.name]
 
 
 @pytest.mark.parametrize(
-    ("text", "words"), [("env: {id: catch}", ["no XingTian file", "alg_para"]), ("", ["empty"]), ("- 1", ["sections"])]
+    ("text", "words"),
+    [("env: {id: catch}", ["not a XingTian file", "alg_para"]), ("", ["empty"]), ("- 1", ["sections"])],
 )
 def test_a_file_of_another_kind_is_refused(file: Path, text: str, words: list[str]) -> None:
     file.write_text(text)
