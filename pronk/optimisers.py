@@ -29,7 +29,7 @@ class Optimiser:
         raise NotImplementedError
 
     def load_state(self, state: dict[str, Tensor]) -> None:
-        """Go on from a saved `state`."""
+        """Continue from a saved `state`."""
         if state.keys() != self.state.keys() or any(state[name].shape != self.state[name].shape for name in state):
             raise ValueError(f"optimiser.name={self._config.name} cannot continue from another optimiser's state")
         for name, tensor in self.state.items():

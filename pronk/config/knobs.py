@@ -50,7 +50,7 @@ class AtariConfig(Section):
     full_actions: bool = False
     """Offer all 18 actions, not only those that the game uses."""
     life_loss_ends: bool = True
-    """End the episode when a life is lost, for learning only: the game goes on, and reported returns are of whole
+    """End the episode when a life is lost, for learning only: the game continues, and reported returns are of whole
     games."""
     fire_reset: bool = True
     """Press fire at the start of games that wait for it."""

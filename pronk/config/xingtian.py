@@ -286,7 +286,7 @@ def convert_run(source: Source, put: Callable[[str, Any], None], env_id: str) ->
 
 
 def reward_threshold(env_id: str) -> float | None:
-    """Return the mean return at which Gymnasium calls an environment solved, if it says so."""
+    """Return the mean return at which Gymnasium calls an environment solved; None if it has no such threshold."""
     import gymnasium
 
     spec = gymnasium.registry.get(env_id)

@@ -1,4 +1,4 @@
-"""A learner other than 0: joins learner 0, gets everything from it, and steps when learner 0 says so."""
+"""A learner other than 0: joins learner 0, gets everything from it, and steps when learner 0 is ready."""
 
 from __future__ import annotations
 

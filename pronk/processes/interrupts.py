@@ -39,7 +39,7 @@ class Interrupts:
         self._terminals: list[int] = []
         self._before: dict[int, Any] = {}
         self.look: Callable[[], None] = lambda: None
-        """Also called by `check`: raises an `Interrupted` of its own when somebody else asks for the end."""
+        """Also called by `check`: raises a subclass of `Interrupted` when the run is to end for another reason."""
 
     def __enter__(self) -> Interrupts:
         if threading.current_thread() is threading.main_thread():  # elsewhere Python allows no handlers

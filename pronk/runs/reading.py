@@ -96,7 +96,7 @@ class Run:
 
     @property
     def failure(self) -> str | None:
-        """Why a failed run failed, where it says so."""
+        """Why a failed run failed, if its summary has the reason."""
         reason = self.summary.get("failure") if self.state == "failed" else None
         return reason if isinstance(reason, str) and reason else None
 
@@ -244,7 +244,7 @@ def is_locked(path: Path) -> bool:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
-    except OSError:  # a file system without locks, on which nobody trains
+    except OSError:  # a file system without locks cannot be trained on
         return False
     finally:
         os.close(descriptor)

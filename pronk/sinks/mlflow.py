@@ -15,7 +15,7 @@ from pronk.config.trees import flat
 from pronk.sinks.outside import Facts, numbers, remembered
 
 AT_ONCE = 100  # parameters in one request: MLflow's own limit
-# Their defaults would try for many minutes; a program that has trained wants to end.
+# By default MLflow retries for many minutes, which would keep a finished training from ending.
 IMPATIENT = {"MLFLOW_HTTP_REQUEST_TIMEOUT": "10", "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1"}
 LONGEST = 500  # characters of a parameter's value that every store takes
 
@@ -35,13 +35,13 @@ class MLflow:
 
         self._client, known = MlflowClient(), self._facts.path / "mlflow.id"
         identity = remembered(known)
-        if identity is None or not self._go_on(identity):
+        if identity is None or not self._continue_run(identity):
             identity = self._begin()
             known.write_text(identity + "\n")
         self._identity = identity
         return self
 
-    def _go_on(self, identity: str) -> bool:
+    def _continue_run(self, identity: str) -> bool:
         """Open the run of a resumed training again; False if the store does not have it."""
         from mlflow.exceptions import MlflowException
 

@@ -91,12 +91,12 @@ class Outside:
     def _work(self) -> None:
         try:
             with self._make() as sink:
-                self._problem = self._problem or getattr(sink, "problem", None)  # it can go on, but differently
+                self._problem = self._problem or getattr(sink, "problem", None)  # it works, but not as configured
                 while (task := self._lines.get()) is not None:
                     kind, line = task
                     if hasattr(sink, kind):
                         getattr(sink, kind)(line)
-        except (Exception, SystemExit) as error:  # of somebody else's package: anything may come
+        except (Exception, SystemExit) as error:  # of another package: anything may be raised
             lines = str(error).strip().splitlines()
             self._problem = lines[0] if lines else type(error).__name__
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from pronk.sinks.outside import Facts, numbers, remembered
 
-# Their defaults are 90 s and for ever; a program that has trained wants to end.
+# By default wandb waits 90 s or without limit, which would keep a finished training from ending.
 SETTINGS = {"init_timeout": 8.0, "finish_timeout": 12.0}
 QUIET = {"silent": True, "console": "off", "disable_code": True, "disable_git": True}
 
