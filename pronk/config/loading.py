@@ -18,13 +18,19 @@ from pydantic import ValidationError
 from pronk.config import plain_yaml
 from pronk.config.config import Config
 from pronk.config.errors import explain_validation_error, nearest
+from pronk.config.machine import has_gpu
 from pronk.config.renamed import RenamedKey, rename_keys
-from pronk.config.trees import assign, merged
+from pronk.config.trees import assign, flat, merged
 from pronk.types import UserError
 
 BEFORE_0_2 = {"network": {"normalise": False, "popart": False}, "env": {"wrappers": []}}
+WITHOUT_GPU = "without_gpu"  # section of a file: settings that replace its others on a machine without a GPU
 PRESETS = Path(__file__).parent / "presets"
 XINGTIAN_KEYS = {"alg_para", "env_para", "agent_para", "model_para"}  # sections of XingTian's files; see xingtian.py
+
+
+class WithoutGpu(UserWarning):
+    """Settings for a CPU were taken instead of those for a GPU."""
 
 
 def preset_names() -> list[str]:
@@ -32,7 +38,7 @@ def preset_names() -> list[str]:
     return sorted(path.stem for path in PRESETS.glob("*.yaml"))
 
 
-def load_config(source: str | Path | Callable[..., Any], overrides: Sequence[str] = ()) -> Config:
+def load_config(source: str | Path | Callable[..., Any], overrides: Sequence[str] | None = None) -> Config:
     """Load a preset, a YAML file or the defaults for an environment, with overrides on top.
 
         config = load_config("cartpole", ["run.seed=3", "optimiser.learning_rate=3e-4"])
@@ -44,7 +50,23 @@ def load_config(source: str | Path | Callable[..., Any], overrides: Sequence[str
     """
     name = importable_name(source) if callable(source) else str(source)
     tree, notes = read_source(name)
+    overrides = overrides or ()
+    changes = tree.pop(WITHOUT_GPU, {})
+    if not isinstance(changes, dict):
+        raise UserError(f"{name}: {WITHOUT_GPU} must hold sections such as `network:`, not {changes!r}")
+    if changes and without_gpu(tree, overrides):
+        tree = merged(tree, changes)
+        listed = ", ".join(f"{path}={value}" for path, value in flat(changes).items())
+        warnings.warn(f"no GPU: {name} uses its settings for a CPU: {listed}", WithoutGpu, stacklevel=2)
     return overridden(tree, overrides, name, notes)
+
+
+def without_gpu(tree: dict[str, Any], overrides: Sequence[str]) -> bool:
+    """Return whether the learner would compute on a CPU."""
+    device = tree.get("learner", {}).get("device", "auto")
+    for change in overrides:
+        device = change.removeprefix("learner.device=") if change.startswith("learner.device=") else device
+    return not has_gpu() if device == "auto" else device == "cpu"
 
 
 def importable_name(made: Callable[..., Any]) -> str:
