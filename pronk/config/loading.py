@@ -48,6 +48,7 @@ def load_config(source: str | Path | Callable[..., Any], overrides: Sequence[str
     Raises `UserError` with one line that names the key, the value and the nearest valid choice. A key that has been
     renamed is understood, with a `RenamedKey` warning.
     """
+    overrides = overrides or ()
     name = importable_name(source) if callable(source) else str(source)
     tree, notes = read_source(name)
     overrides = overrides or ()
