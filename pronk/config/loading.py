@@ -38,7 +38,7 @@ def preset_names() -> list[str]:
     return sorted(path.stem for path in PRESETS.glob("*.yaml"))
 
 
-def load_config(source: str | Path | Callable[..., Any], overrides: Sequence[str] = ()) -> Config:
+def load_config(source: str | Path | Callable[..., Any], overrides: Sequence[str] | None = None) -> Config:
     """Load a preset, a YAML file or the defaults for an environment, with overrides on top.
 
         config = load_config("cartpole", ["run.seed=3", "optimiser.learning_rate=3e-4"])
@@ -48,6 +48,7 @@ def load_config(source: str | Path | Callable[..., Any], overrides: Sequence[str
     Raises `UserError` with one line that names the key, the value and the nearest valid choice. A key that has been
     renamed is understood, with a `RenamedKey` warning.
     """
+    overrides = overrides or ()
     name = importable_name(source) if callable(source) else str(source)
     tree, notes = read_source(name)
     changes = tree.pop(WITHOUT_GPU, {})
