@@ -131,4 +131,5 @@ def test_upgo_adds_its_own_advantages_to_the_policy_gradient(name):
 
     upgo = upgoing(batch.valid, 0.99 * batch.discount, batch.reward, values[:-1].detach(), values[-1].detach())
     score = Categorical(logits).log_prob(batch.action) if name == "impala" else torch.ones(T, B)  # on-policy: ratio 1
-    assert float(policy_loss(0.5) - policy_loss(0.0)) == pytest.approx(-0.5 * float((score.detach() * upgo).mean()), rel=1e-4)
+    added = -0.5 * float((score.detach() * upgo).mean())
+    assert float(policy_loss(0.5) - policy_loss(0.0)) == pytest.approx(added, rel=1e-4)
