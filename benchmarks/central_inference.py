@@ -1,8 +1,8 @@
 """Central inference against local: `python benchmarks/central_inference.py --preset pong actors.count=8 actors.envs=1`.
 
 The same configuration with actors.inference=local and actors.inference=central, alternating within one run of this
-script, because machines are noisy. Prints trained steps/s of both, after a warm-up, their ratio, the policy lag of both,
-and how many observations the server had in a batch.
+script, because machines are noisy. Prints trained steps/s of both, after a warm-up, their ratio, the policy lag, and
+how many observations the server had in a batch.
 
 What it was made for: many thin actors with a large network, where central inference should pay
 

@@ -1,7 +1,7 @@
 """Pronk: IMPALA reinforcement learning, from a laptop to a cluster.
 
 import pronk
-summary = pronk.train(pronk.load_config("cartpole"))
+summary = pronk.train("cartpole", ["run.seed=3"])  # or a Gymnasium id, or a class of environments
 policy = pronk.load(summary["run"])
 action = policy.act(observation)
 """

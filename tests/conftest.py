@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -37,21 +38,18 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     return (os.cpu_count() or 1) + 1
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Run tests that share a module's fixture in the same worker."""
+    from scheduling import SharedFixtureScheduling
+
+    return SharedFixtureScheduling(config, log)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Start long tests first; run tests that share a module's fixture in the same worker (`--dist loadgroup`)."""
+    """Start long tests first."""
     items.sort(key=_order)
-    for item in items:
-        if _shares_a_fixture(item):
-            item.add_marker(pytest.mark.xdist_group(item.path.name))
 
 
 def _order(item: pytest.Item) -> int:
     path = item.path.relative_to(Path(__file__).parent).as_posix()
     return next((place for place, prefix in enumerate(LONG) if path.startswith(prefix)), len(LONG))
-
-
-def _shares_a_fixture(item: pytest.Item) -> bool:
-    info = getattr(item, "_fixtureinfo", None)
-    definitions = info.name2fixturedefs.values() if info else ()
-    return any(each.scope == "module" for several in definitions for each in several)

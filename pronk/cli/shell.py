@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from pronk.config.loading import WithoutGpu
 from pronk.config.renamed import RenamedKey
 from pronk.processes.interrupts import INTERRUPTED
 from pronk.processes.messages import Failed
@@ -76,7 +77,7 @@ def warn(message: str, console: Console = err) -> None:
 
 def show_warning(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
     """Print our own warnings as one line, without the line of code that Python would add."""
-    if issubclass(category, RenamedKey):
+    if issubclass(category, (RenamedKey, WithoutGpu)):
         warn(str(message))
     else:
         python_shows_warning(message, category, *where, **more)

@@ -7,6 +7,7 @@ from rich.table import Table
 from pronk.cli.shell import Overrides, Source, app, out, warn
 from pronk.config import decided, load_config, preset_names
 from pronk.config.automatic import depends_on_environment
+from pronk.config.loading import read_source
 from pronk.types import UserError
 
 
@@ -32,5 +33,5 @@ def presets() -> None:
     """List the presets that come with Pronk."""
     table = Table.grid(padding=(0, 2))
     for name in preset_names():
-        table.add_row(f"[bold]{name}[/]", load_config(name).description)
+        table.add_row(f"[bold]{name}[/]", read_source(name)[0]["description"])
     out.print(table)

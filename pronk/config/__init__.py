@@ -7,10 +7,10 @@ everything that runs).
 
 from pronk.config.automatic import decided
 from pronk.config.config import Config
-from pronk.config.cores import available_cores
 from pronk.config.host import GatewayConfig
 from pronk.config.knobs import EnvConfig, LossConfig, NetworkConfig, OptimiserConfig
 from pronk.config.loading import load_config, override, preset_names, read_yaml, recorded, validate
+from pronk.config.machine import available_cores
 from pronk.config.resolved import Rank, ResolvedConfig, ResolvedOptimiser, record, resolve
 
 __all__ = [

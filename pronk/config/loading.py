@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import re
+import sys
 import warnings
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +18,19 @@ from pydantic import ValidationError
 from pronk.config import plain_yaml
 from pronk.config.config import Config
 from pronk.config.errors import explain_validation_error, nearest
+from pronk.config.machine import has_gpu
 from pronk.config.renamed import RenamedKey, rename_keys
-from pronk.config.trees import assign, merged
+from pronk.config.trees import assign, flat, merged
 from pronk.types import UserError
 
 BEFORE_0_2 = {"network": {"normalise": False, "popart": False}, "env": {"wrappers": []}}
+WITHOUT_GPU = "without_gpu"  # section of a file: settings that replace its others on a machine without a GPU
 PRESETS = Path(__file__).parent / "presets"
 XINGTIAN_KEYS = {"alg_para", "env_para", "agent_para", "model_para"}  # sections of XingTian's files; see xingtian.py
+
+
+class WithoutGpu(UserWarning):
+    """Settings for a CPU were taken instead of those for a GPU."""
 
 
 def preset_names() -> list[str]:
@@ -30,24 +38,59 @@ def preset_names() -> list[str]:
     return sorted(path.stem for path in PRESETS.glob("*.yaml"))
 
 
-def load_config(source: str | Path, overrides: list[str] | None = None) -> Config:
-    """Load a preset, a YAML file or the defaults for a Gymnasium id, with overrides on top.
+def load_config(source: str | Path | Callable[..., Any], overrides: Sequence[str] | None = None) -> Config:
+    """Load a preset, a YAML file or the defaults for an environment, with overrides on top.
 
         config = load_config("cartpole", ["run.seed=3", "optimiser.learning_rate=3e-4"])
+        config = load_config("Acrobot-v1")  # a Gymnasium id
+        config = load_config(MyEnv, ["env.kwargs.size=8"])  # a class, or a function that makes one
 
     Raises `UserError` with one line that names the key, the value and the nearest valid choice. A key that has been
     renamed is understood, with a `RenamedKey` warning.
     """
-    tree, notes = read_source(str(source))
-    return overridden(tree, overrides or [], str(source), notes)
+    overrides = overrides or ()
+    name = importable_name(source) if callable(source) else str(source)
+    tree, notes = read_source(name)
+    overrides = overrides or ()
+    changes = tree.pop(WITHOUT_GPU, {})
+    if not isinstance(changes, dict):
+        raise UserError(f"{name}: {WITHOUT_GPU} must hold sections such as `network:`, not {changes!r}")
+    if changes and without_gpu(tree, overrides):
+        tree = merged(tree, changes)
+        listed = ", ".join(f"{path}={value}" for path, value in flat(changes).items())
+        warnings.warn(f"no GPU: {name} uses its settings for a CPU: {listed}", WithoutGpu, stacklevel=2)
+    return overridden(tree, overrides, name, notes)
 
 
-def override(config: Config, overrides: list[str]) -> Config:
+def without_gpu(tree: dict[str, Any], overrides: Sequence[str]) -> bool:
+    """Return whether the learner would compute on a CPU."""
+    device = tree.get("learner", {}).get("device", "auto")
+    for change in overrides:
+        device = change.removeprefix("learner.device=") if change.startswith("learner.device=") else device
+    return not has_gpu() if device == "auto" else device == "cpu"
+
+
+def importable_name(made: Callable[..., Any]) -> str:
+    """Return `module:attribute` of a class or function. Raises `UserError` if other processes could not import it."""
+    name: str = getattr(made, "__qualname__", repr(made))
+    module: str = getattr(made, "__module__", "")
+    if module == "__main__":
+        main = sys.modules["__main__"]
+        module = main.__spec__.name if main.__spec__ else ""  # has a name if it was started by `python -m`
+    if not module or not re.fullmatch(r"[\w.]+", name):
+        raise UserError(
+            f"{name}: actors are processes of their own and import the environment; "
+            "define it at the top level of a module of its own, and import it from there"
+        )
+    return f"{module}:{name}"
+
+
+def override(config: Config, overrides: Sequence[str]) -> Config:
     """Return a copy of a configuration with overrides on top; raises and warns as `load_config` does."""
     return overridden(config.model_dump(), overrides, "the configuration", [])
 
 
-def overridden(tree: dict[str, Any], overrides: list[str], source: str, notes: list[str]) -> Config:
+def overridden(tree: dict[str, Any], overrides: Sequence[str], source: str, notes: list[str]) -> Config:
     for override in overrides:
         path, separator, text = override.partition("=")
         if not separator or not path:
@@ -90,7 +133,7 @@ def read_source(source: str, children: tuple[str, ...] = ()) -> tuple[dict[str, 
     if source in preset_names() or source.endswith((".yaml", ".yml")):
         tree = read_yaml(PRESETS / f"{source}.yaml" if source in preset_names() else Path(source))
         if XINGTIAN_KEYS & tree.keys():
-            raise UserError(f"{source} is a XingTian file; make it a Pronk one: pronk convert {source} --out mine.yaml")
+            raise UserError(f"{source} is a XingTian file; `pronk convert {source} > mine.yaml` converts it")
         tree, notes = rename_keys(tree, defaults())
         if "base" not in tree:
             return tree, notes

@@ -17,7 +17,6 @@ from pydantic import ValidationError
 from pronk.config import plain_yaml
 from pronk.config.automatic import decided
 from pronk.config.config import Config, Document, check_batch
-from pronk.config.cores import available_cores
 from pronk.config.errors import explain_validation_error
 from pronk.config.host import GatewayConfig
 from pronk.config.knobs import (
@@ -32,6 +31,7 @@ from pronk.config.knobs import (
     RunConfig,
     TransportConfig,
 )
+from pronk.config.machine import available_cores
 from pronk.config.section import Auto
 from pronk.types import UserError
 

@@ -26,7 +26,8 @@ pytestmark = [
     pytest.mark.timeout(600),
     pytest.mark.skipif(SSHD is None, reason="sshd is not installed"),
 ]
-PROGRAM = f"env PYTHONPATH={Path(pronk.__file__).parents[1]} {sys.executable} -m pronk"  # the tree under test
+# The tree under test. sshd does not pass on the environment: without OMP_NUM_THREADS every process would start threads.
+PROGRAM = f"env OMP_NUM_THREADS=1 PYTHONPATH={Path(pronk.__file__).parents[1]} {sys.executable} -m pronk"
 SMALL = ("actors.envs=16", "actors.unroll_length=20", "learner.batch_size=16", "actors.slots=1")
 SLOW = "faulty:SlowCatch"  # a run that waits for other processes should not take their cores
 ENDLESS = ("run.total_steps=1e9", "run.stop_return=null", "checkpoint.every_seconds=1")
@@ -120,6 +121,7 @@ def test_what_dies_comes_back_and_ctrl_c_leaves_nothing(hosts):
     assert read_summary(run)["outcome"] == "interrupted"
     assert "pronk launch run --resume" in launch.out
     steps = read_summary(run)["env_steps"]
+    hosts.only("learner", "actor,beta")
     with hosts.launch("run", "--resume", f"run.total_steps={steps + 2000}") as launch:
         assert launch.wait(200) == 0
     assert read_summary(run)["env_steps"] >= steps + 2000

@@ -183,10 +183,54 @@ summary = pronk.train(file, run_dir=run)
 assert summary == json.loads(pathlib.Path(run, "summary.json").read_text())
 pronk.load(run)
 returns = pronk.evaluate(run, 2).returns
-again = pronk.train(config, run_dir=run + "2")
+again = pronk.train(config, ["run.total_steps=320"], run_dir=run + "2")
 print(json.dumps([len(returns), summary["env_steps"], again["env_steps"]]))
 """
     command = [sys.executable, "-c", program, str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100, cwd=tmp_path)
     assert done.stderr == ""
-    assert json.loads(done.stdout) == [2, 640, 640]
+    assert json.loads(done.stdout) == [2, 640, 320]
+
+
+OWN_ENVIRONMENT = """
+import gymnasium
+import numpy as np
+
+class Coin(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(-1, 1, (3,))
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, reward=1.0):
+        self.reward = reward
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(3, np.float32), {}
+
+    def step(self, action):
+        return np.zeros(3, np.float32), self.reward * float(action), True, False, {}
+"""
+
+
+def test_training_takes_a_class_of_environments_with_actor_processes(tmp_path):
+    (tmp_path / "coin.py").write_text(OWN_ENVIRONMENT)
+    program = """
+import pronk
+from coin import Coin
+sizes = ["actors.count=1", "actors.envs=4", "learner.batch_size=4", "run.total_steps=1000"]
+summary = pronk.train(Coin, [*sizes, "env.kwargs.reward=100"], run_dir="run")
+print(summary["outcome"], summary["episode_return"] > 10)
+class Mine(Coin): pass
+for wrong in (Mine, lambda: Coin()):
+    try:
+        pronk.train(wrong, sizes)
+    except Exception as error:
+        print(type(error).__name__, error)
+"""
+    (tmp_path / "script.py").write_text(program)
+    command = [sys.executable, "script.py"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, cwd=tmp_path)
+    outcome, *errors = done.stdout.splitlines()
+    assert outcome == "finished True", done.stderr
+    assert [error.split(":")[0] for error in errors] == ["UserError Mine", "UserError <lambda>"]
+    assert all("module of its own" in error for error in errors)

@@ -23,7 +23,7 @@ class SlowCatch(CatchVectorEnv):
         self._steps, self._enough = 0, unroll_length + 1
 
     def step(self, actions: np.ndarray) -> Any:
-        time.sleep(0.004)
+        time.sleep(0.01)
         self._steps += 1
         if self._steps == self._enough:
             print("delivered", flush=True)

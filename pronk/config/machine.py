@@ -1,4 +1,4 @@
-"""How many cores this process may use."""
+"""What this machine has: cores that this process may use, and a GPU."""
 
 from __future__ import annotations
 
@@ -14,3 +14,11 @@ def available_cores() -> int:
         return max(1, min(cores, -(-int(quota) // int(period))))
     except (OSError, ValueError):  # no such file, or "max"
         return cores
+
+
+def has_gpu() -> bool:
+    """Return whether there is a GPU of NVIDIA's that is not hidden, without the second that importing torch takes."""
+    if os.environ.get("CUDA_VISIBLE_DEVICES", "0") in ("", "-1"):
+        return False
+    drivers = ("/proc/driver/nvidia/version", "/dev/nvidia0", "/dev/dxg")  # the last one: Linux in Windows
+    return any(Path(driver).exists() for driver in drivers)
