@@ -64,7 +64,7 @@ class Server:
     ) -> None:
         """`mailboxes` and `sockets` are in the order of the actors. The network is on the device to act on."""
         self._network, self._block, self._reader = network.eval(), ParameterBlock(network), reader
-        self._device = self._block.whole.device
+        self._device = self._block.weights.device
         self._version = -1
         self._mailboxes, self._sockets, self._settings = mailboxes, sockets, settings
         envs = len(mailboxes[0].first)
