@@ -237,7 +237,7 @@ class CentralInference(Inference):
 
     def _silent_seconds(self) -> float:
         """Since the server last reported; while it starts, which may take long on a busy machine, 0."""
-        return time.monotonic() - self._process.heard_at if self._process.has_spoken else 0.0
+        return time.monotonic() - self._process.last_message_at if self._process.has_reported else 0.0
 
     def _prepare(self, life: int) -> Start:
         reader, ends = self._setup.parameters, [pair[1].fileno() for pair in self._sockets]
