@@ -35,6 +35,7 @@ from pronk.transport.memory import anonymous_memory, fence, map_memory
 from pronk.transport.shared_memory import ReaderTicket, SharedMemoryReader
 from pronk.types import ActionSpec, Array, ArraySpec, Tree, UserError, map_tree
 
+START_SECONDS = 60.0  # for the server to begin, on a busy machine
 GRACE_SECONDS = 2.0  # for the server to finish its batch when the run ends
 STEADY_SECONDS = 60.0
 BELL = b"!"
@@ -236,8 +237,9 @@ class CentralInference(Inference):
         return time.monotonic() - self._serving_since if is_serving else 0.0
 
     def _silent_seconds(self) -> float:
-        """Since the server last reported; while it starts, which may take long on a busy machine, 0."""
-        return time.monotonic() - self._process.last_message_at if self._process.has_reported else 0.0
+        """Since the server last reported. Its start may take START_SECONDS more."""
+        silent = time.monotonic() - self._process.last_message_at
+        return silent if self._process.has_reported else silent - START_SECONDS
 
     def _prepare(self, life: int) -> Start:
         reader, ends = self._setup.parameters, [pair[1].fileno() for pair in self._sockets]
