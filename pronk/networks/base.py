@@ -61,7 +61,10 @@ class Network(nn.Module):
         return output.policy, output.state
 
     def distribution(self, policy: Tensor, observation: Tree) -> Distribution:
-        """Return the distribution of actions; an `action_mask` in the observation excludes options."""
+        """Return the distribution of actions; an `action_mask` in the observation excludes options.
+
+        It must not need weights: with actors.inference=central the actors, which have none, call it.
+        """
         mask = observation["action_mask"] if self.spec.has_action_mask else None
         return self._distribution(policy, mask)
 
