@@ -6,6 +6,10 @@ the machine meets all of them. Run nothing else meanwhile: Pronk is several proc
 favours Pronk. `load` of a result is the machine's load average before it. Each result is appended to a JSON-lines file
 at once, and what is in it is not run again: stop whenever you like, and continue with the same command.
 
+SB3's PPO and A2C run side by side, each on a core of its own with one thread. That is no handicap: small networks do
+not gain from a second thread (PPO on LunarLander in 20 s: 43,960 steps with the machine to itself, 49,160 so; A2C:
+41,008 and 41,392). For pictures they do, so there each has the machine to itself.
+
     python -m venv sb3 && sb3/bin/pip install -r benchmarks/sb3_requirements.txt
     python benchmarks/against_sb3.py --sb3-python sb3/bin/python            # all environments, three seeds, 120 s each
     python benchmarks/against_sb3.py --table docs/results/against_sb3.md    # only draw what was measured
@@ -23,6 +27,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -81,16 +87,16 @@ def main() -> None:
         write_table(rows, options.table)
         return
     done = {Job.of(row) for row in rows}
-    for job in jobs(options):
-        if job in done:
-            continue
-        row = measure(job, options)
-        if row is None:
-            continue
+    for together in jobs(options):
+        waiting = [job for job in together if job not in done]
+        with ThreadPoolExecutor() as threads:
+            new = threads.map(partial(measure, options, len(together) == 1), waiting)
+            measured = [row for row in new if row is not None]
         with options.results.open("a") as file:
-            file.write(json.dumps(row) + "\n")
-        rows.append(row)
-        print(f"{describe(job)}: {row['sampled']['mean']:.4g} after {row['steps']:,} steps", flush=True)
+            file.writelines(json.dumps(row) + "\n" for row in measured)
+        rows += measured
+        for row in measured:
+            print(f"{describe(Job.of(row))}: {row['sampled']['mean']:.4g} after {row['steps']:,} steps", flush=True)
     print_table([row for row in rows if row["env"] in options.env], options.seconds, tuple(options.overrides))
 
 
@@ -109,19 +115,19 @@ def parse() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def jobs(options: argparse.Namespace) -> Iterator[Job]:
-    """All runs in order: per environment and seed, the algorithms in turn."""
+def jobs(options: argparse.Namespace) -> Iterator[list[Job]]:
+    """All runs in order: per environment and seed, the algorithms in turn. Those of one list run side by side."""
     for env in options.env:
         if "random" in options.only:
-            yield Job(env, "random", 0, 0.0)
+            yield [Job(env, "random", 0, 0.0)]
         for seed in options.seeds:
-            for algorithm in ALGORITHMS:
-                if algorithm in options.only:
-                    overrides = tuple(options.overrides) if algorithm == "pronk" else ()
-                    yield Job(env, algorithm, seed, options.seconds, overrides)
+            if "pronk" in options.only:
+                yield [Job(env, "pronk", seed, options.seconds, tuple(options.overrides))]
+            peers = [Job(env, name, seed, options.seconds) for name in ("ppo", "a2c") if name in options.only]
+            yield from [[peer] for peer in peers] if env in SB3_NAMES else [peers]
 
 
-def measure(job: Job, options: argparse.Namespace) -> dict[str, Any] | None:
+def measure(options: argparse.Namespace, alone: bool, job: Job) -> dict[str, Any] | None:
     """Train and evaluate once. A run that fails is reported and left out, so that it is tried again next time."""
     began, load = time.monotonic(), os.getloadavg()[0]
     date = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
@@ -129,7 +135,7 @@ def measure(job: Job, options: argparse.Namespace) -> dict[str, Any] | None:
         if job.algorithm == "pronk":
             result = run_pronk(job, options.pronk_python, options.runs)
         else:
-            result = run_sb3(job, options.sb3_python)
+            result = run_sb3(job, options.sb3_python, alone)
     except subprocess.CalledProcessError as error:
         last = (error.stderr or error.stdout or "").strip().splitlines()[-1:]
         print(f"{describe(job)} FAILED: {' '.join(last)}", flush=True)
@@ -158,10 +164,12 @@ def run_pronk(job: Job, python: str, runs: Path) -> dict[str, Any]:
     return result | {"commit": commit()}
 
 
-def run_sb3(job: Job, python: str) -> dict[str, Any]:
+def run_sb3(job: Job, python: str, alone: bool) -> dict[str, Any]:
     env = SB3_NAMES.get(job.env, job.env)
     numbers = ["--seed", str(job.seed), "--seconds", str(job.seconds), "--episodes", str(job.episodes)]
-    return json.loads(finish([python, str(HERE / "sb3_peer.py"), job.algorithm, env, *numbers], job).splitlines()[-1])
+    core = [] if alone else ["--core", str(ALGORITHMS.index(job.algorithm) % 2)]
+    command = [python, str(HERE / "sb3_peer.py"), job.algorithm, env, *numbers, *core]
+    return json.loads(finish(command, job).splitlines()[-1])
 
 
 def finish(command: list[str], job: Job) -> str:

@@ -9,11 +9,13 @@ from __future__ import annotations
 import argparse
 import importlib.metadata
 import json
+import os
 import time
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
+import torch
 from stable_baselines3 import A2C, PPO
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_atari_env, make_vec_env
@@ -33,7 +35,11 @@ def main() -> None:
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--seconds", type=float, required=True)
     parser.add_argument("--episodes", type=int, required=True)
+    parser.add_argument("--core", type=int, help="run on this core, with one thread")
     options = parser.parse_args()
+    if options.core is not None:
+        os.sched_setaffinity(0, {options.core})
+        torch.set_num_threads(1)
     env = make(options.env, options.seed)
     model: Any
     if options.algorithm == "random":

@@ -32,20 +32,20 @@ from pronk.training import Say
 from pronk.transport.local import LocalTransport
 from pronk.types import map_tree
 
-WARM_UP_SECONDS = 3.0  # of the whole system, left out of its rate
+WARM_UP_SECONDS = 3.0  # of all parts together, not counted in their rate
 
 
 def measure(config: Config, seconds: float, say: Say) -> dict[str, Any]:
-    """All figures in steps/s, but for `efficiency` (trained / limit) and `cores`."""
+    """Return the rates in steps/s, `efficiency` (trained / limit) and `cores`."""
     with user_code("the environment"):
         alone = measure_alone(resolve(decided(config, probe_spec(config))), seconds / 5)
     limit = available_cores() / sum(1 / rate for rate in alone.values())
-    trained = measure_whole(config, seconds, say)
+    trained = measure_together(config, seconds, say)
     return {**alone, "limit": limit, "trained": trained, "efficiency": trained / limit, "cores": available_cores()}
 
 
 def measure_alone(config: ResolvedConfig, seconds: float) -> dict[str, float]:
-    """Each part on one core, on data that it meets in training."""
+    """Return the rate of each part on one core, on data as in training."""
     torch.set_num_threads(1)
     keep_freed_memory()
     count, length = config.actors.envs, config.actors.unroll_length
@@ -81,7 +81,7 @@ def measure_alone(config: ResolvedConfig, seconds: float) -> dict[str, float]:
 
 
 def rate(call: Callable[[], object], steps: int, seconds: float) -> float:
-    """Steps per second of a call that makes `steps` of them."""
+    """Return steps per second of a call that makes `steps` steps."""
     call()
     began, calls = time.perf_counter(), 0
     while time.perf_counter() - began < seconds:
@@ -90,8 +90,8 @@ def rate(call: Callable[[], object], steps: int, seconds: float) -> float:
     return calls * steps / (time.perf_counter() - began)
 
 
-def measure_whole(config: Config, seconds: float, say: Say) -> float:
-    """Trained steps per second of the whole system, after its start, however long that takes."""
+def measure_together(config: Config, seconds: float, say: Say) -> float:
+    """Return trained steps per second of all parts together. The time of the start does not count."""
     watch = Stopwatch(seconds)
     with tempfile.TemporaryDirectory() as folder:
         changes = {

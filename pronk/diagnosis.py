@@ -237,13 +237,16 @@ class Diagnosis:
         return line["learner_waits"] > IDLE
 
     def _say_idle(self, line: Line) -> str:
-        passes = 2 * self._config.learner.passes
+        passes, count = self._config.learner.passes, self._config.actors.count
+        more = f"actors.count={2 * max(1, count)}"
+        if passes != "auto":  # else each step is learnt from as often as there is time
+            more = f"learner.passes={min(100, 2 * passes)} to learn more from each step"
         return (
             f"the learner waits for actors {line['learner_waits']:.0%} of the time: the environment is slow; try "
-            f"learner.passes={passes} to learn more from each step, or more actors (docs/cluster.md)"
+            f"{more}, or actors on other machines (docs/cluster.md)"
         )
 
 
 def standard_error(line: Line) -> float:
-    """Return the standard error of a line's mean return, over at most 100 episodes."""
+    """Return the standard error of a line's mean return, or a little more: it may be of more than 100 episodes."""
     return line["episode_return_std"] / math.sqrt(min(100, max(1, line["episodes"])))

@@ -121,11 +121,11 @@ class Learner:
 
     def tensors(self) -> list[Tensor]:
         """Return all that must be equal in learners that act as one; may be overwritten in place."""
-        return [self._block.whole, *self._optimiser.state.values()]
+        return [self._block.values, *self._optimiser.state.values()]
 
     def is_finite(self) -> bool:
         """Return whether every weight and buffer is finite."""
-        return bool(self._block.whole.isfinite().all())
+        return bool(self._block.values.isfinite().all())
 
     def state(self) -> dict[str, Any]:
         """Return a copy of all that a checkpoint needs to continue bit for bit."""

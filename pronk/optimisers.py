@@ -26,12 +26,18 @@ class Optimiser:
 
     def step(self, rate: float) -> None:
         """One update with this learning rate."""
+        if self._config.weight_decay:
+            self._weights.mul_(1 - rate * self._config.weight_decay)
+        self._follow(rate)
+
+    def _follow(self, rate: float) -> None:
+        """Move the weights along the gradient."""
         raise NotImplementedError
 
     def load_state(self, state: dict[str, Tensor]) -> None:
-        """Go on from a saved `state`."""
+        """Continue from a saved `state`."""
         if state.keys() != self.state.keys() or any(state[name].shape != self.state[name].shape for name in state):
-            raise ValueError(f"optimiser.name={self._config.name} cannot go on from another optimiser's state")
+            raise ValueError(f"optimiser.name={self._config.name} cannot continue from another optimiser's state")
         for name, tensor in self.state.items():
             tensor.copy_(state[name])
 
@@ -46,7 +52,7 @@ class Adam(Optimiser):
         super().__init__(weights, gradient, config)
         self.state["updates"] = torch.zeros((), dtype=torch.int64)
 
-    def step(self, rate: float) -> None:
+    def _follow(self, rate: float) -> None:
         """w -= rate m / (sqrt(v) + epsilon), m and v corrected for their start at zero."""
         mean, square = self.state["mean"], self.state["mean_square"]
         updates = int(self.state["updates"].add_(1))
@@ -70,7 +76,7 @@ class RMSProp(Optimiser):
         if config.bias_correction:
             self.state["updates"] = torch.zeros((), dtype=torch.int64)
 
-    def step(self, rate: float) -> None:
+    def _follow(self, rate: float) -> None:
         """w -= rate b, with b = momentum b + g / (sqrt(v) + epsilon)."""
         square, momentum = self.state["mean_square"], self.state["momentum"]
         square.mul_(self._config.decay).addcmul_(self._gradient, self._gradient, value=1 - self._config.decay)
@@ -90,7 +96,7 @@ class RMSPropTF(Optimiser):
         super().__init__(weights, gradient, config)
         self.state["mean_square"].fill_(1.0)
 
-    def step(self, rate: float) -> None:
+    def _follow(self, rate: float) -> None:
         """w -= b, with b = momentum b + rate g / sqrt(v + epsilon)."""
         square, velocity = self.state["mean_square"], self.state["velocity"]
         square.mul_(self._config.decay).addcmul_(self._gradient, self._gradient, value=1 - self._config.decay)

@@ -66,13 +66,13 @@ class ParameterBlock:
         self.statistics = [module for module in network.modules() if isinstance(module, Statistics)]
         device = next(iter(weights.values())).device
         size = sum(map(_padded, weights.values()))
-        self.whole = torch.zeros(size + sum(map(_padded, buffers.values())), device=device)
-        self.weights = self.whole[:size]
+        self.values = torch.zeros(size + sum(map(_padded, buffers.values())), device=device)
+        self.weights = self.values[:size]
         self.summed = torch.zeros(size + sum(_padded(module.sums) for module in self.statistics), device=device)
         self.gradients, self.sums = self.summed[:size], self.summed[size:]
         offset = 0
         for tensor in (*weights.values(), *buffers.values()):
-            view = self.whole[offset : offset + tensor.numel()].view_as(tensor)
+            view = self.values[offset : offset + tensor.numel()].view_as(tensor)
             view.copy_(tensor.data)
             tensor.data = view
             if isinstance(tensor, nn.Parameter):
@@ -86,16 +86,16 @@ class ParameterBlock:
     @property
     def nbytes(self) -> int:
         """Size of the block that is published."""
-        return self.whole.numel() * 4
+        return self.values.numel() * 4
 
     @torch.no_grad()
     def load(self, block: Tensor) -> None:
         """Overwrite every weight and buffer with the bytes of another block of the same network."""
-        self.whole.copy_(block.view(torch.float32))
+        self.values.copy_(block.view(torch.float32))
 
     def bytes(self) -> Tensor:
         """Return the block as bytes on the CPU; a view if it is there already."""
-        return self.whole.detach().cpu().view(torch.uint8)
+        return self.values.detach().cpu().view(torch.uint8)
 
 
 def block_nbytes(network: nn.Module) -> int:

@@ -1,4 +1,4 @@
-"""From a configuration to a run: what is wrong is said before anything is written; then `training.py` begins."""
+"""From a configuration to a run: checks everything before anything is written, then starts `training.py`."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def train(
     display: Sink | None = None,
     say: Say = print,
 ) -> dict[str, Any]:
-    """Train until `run.total_steps` or `run.stop_return`, and give back what `summary.json` holds.
+    """Train until `run.total_steps` or `run.stop_return`, and return what `summary.json` holds.
 
         pronk.train("cartpole")
         pronk.train("LunarLander-v3", ["run.total_steps=1e6", "run.seed=3"], run_dir="runs/lander")
@@ -69,7 +69,7 @@ def train(
         overrides: settings on top, as on the command line.
         run_dir: where the run is written. By default a new one, runs/NAME-DATE-TIME.
         name: of the new run, by default the environment's id.
-        resume: go on with the run in `run_dir`.
+        resume: continue the run in `run_dir`.
         display: one more sink for the metrics.
         say: gets warnings, and notes on what was chosen.
 
@@ -87,7 +87,7 @@ def train(
     if rendezvous.rank > 0:
         return train_as_participant(rendezvous, say)
     if resume and run_dir is None:
-        raise UserError("resume needs run_dir: which run should go on?")
+        raise UserError("resume needs run_dir, the run to continue")
     if run_dir is not None and not resume:
         RunDirectory.refuse_used(Path(run_dir))
     check_sinks(config.run.sinks)
@@ -126,7 +126,7 @@ def train(
 def elsewhere(
     config: Config, run_dir: str | Path | None, name: str | None, resume: bool, display: Sink | None, say: Say
 ) -> dict[str, Any]:
-    """Train on a cluster; this process only looks on."""
+    """Train on a Ray cluster; this process shows the progress."""
     from pronk.cluster.ray_cluster import train_on_ray
 
     path = Path(run_dir) if run_dir is not None else None
@@ -134,7 +134,7 @@ def elsewhere(
 
 
 def train_as_participant(rendezvous: Rendezvous, say: Say) -> dict[str, Any]:
-    """Train as another learner than 0, which gives the configuration, logs, and writes the checkpoints."""
+    """Train as another learner than 0, with the configuration that learner 0 sends."""
     try:
         with participate(rendezvous, say) as (group, welcome):
             config = validate(plain_yaml.parse(welcome.config))
@@ -153,7 +153,7 @@ def train_as_participant(rendezvous: Rendezvous, say: Say) -> dict[str, Any]:
 
 
 def concluded(summary: dict[str, Any]) -> dict[str, Any]:
-    """An interrupt is raised where training was called."""
+    """Return the summary, or raise `TrainingInterrupted` if the run was interrupted."""
     if summary["outcome"] == "interrupted":
         raise TrainingInterrupted(summary)
     return summary
@@ -166,7 +166,7 @@ def spec_of(config: Config | ResolvedConfig) -> EnvSpec:
 
 
 def check_teams(config: ResolvedConfig, spec: EnvSpec) -> None:
-    """Raise UserError unless an actor's environments are whole teams of agents."""
+    """Raise UserError unless the columns of an actor divide into teams of agents."""
     envs = config.actors.envs
     if envs % spec.agents:
         fitting = -(-envs // spec.agents) * spec.agents
@@ -186,7 +186,7 @@ def learner_for(config: ResolvedConfig, spec: EnvSpec, rank: Rank = ONLY) -> Lea
 
 
 def refuse_more_than_memory(config: ResolvedConfig, learner: Learner, learners: int = 1) -> None:
-    """Say so before the machine does."""
+    """Raise UserError if the unrolls need more memory than this machine has."""
     nbytes = UnrollLayout(specs_for(config, learner.spec, learner.network.state_spec)).nbytes
     staged = 2 * max(1, config.learner.batch_size // config.actors.envs)
     nbytes *= (config.actors.slots * config.actors.count + staged) * learners

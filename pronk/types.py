@@ -75,7 +75,7 @@ class EnvSpec:
     agents: int = 1
     """Agents of one team, each of them a column: vectors come in whole teams."""
     notes: tuple[str, ...] = ()
-    """What was done to the observations without being asked, to be told to the user: one line each."""
+    """What was done to the observations without being asked: one line each, shown to the user."""
 
     @property
     def has_action_mask(self) -> bool:

@@ -3,6 +3,7 @@
 import ast
 import graphlib
 import os
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -111,7 +112,7 @@ def test_there_is_no_circle():
     for file in FILES:
         if unit_of(file) in graph and not is_program(file):
             graph[unit_of(file)] |= imported_units(file) - {unit_of(file)}
-    tuple(graphlib.TopologicalSorter(graph).static_order())  # raises CycleError
+    assert set(graphlib.TopologicalSorter(graph).static_order()) == set(LAYER)  # raises CycleError
 
 
 def test_programs_are_not_imported():
@@ -155,3 +156,16 @@ def test_no_two_test_files_share_a_name():
     """Pytest imports them by their bare names: of two with one name, only the first can be collected."""
     names = Counter(path.name for path in Path(__file__).parent.rglob("test_*.py"))
     assert [name for name, count in names.items() if count > 1] == []
+
+
+def test_messages_of_the_library_name_no_options_of_the_command_line():
+    found = [
+        f"{module_of(file)}: {text.value}"
+        for file in FILES
+        if unit_of(file) != "cli"
+        for call in ast.walk(parsed(file))
+        if isinstance(call, ast.Call) and getattr(call.func, "id", "") in ("UserError", "Failure", "GroupEnded")
+        for text in ast.walk(call)
+        if isinstance(text, ast.Constant) and re.search(r"(?<![\w-])--[a-z]", str(text.value))
+    ]
+    assert [line for line in found if "ray start --head" not in line] == []

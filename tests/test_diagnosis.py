@@ -1,5 +1,6 @@
 import json
 import math
+import re
 from pathlib import Path
 
 import pytest
@@ -56,13 +57,16 @@ SICK = {
 }
 
 
+@pytest.mark.parametrize("passes", ["auto", "2"])
 @pytest.mark.parametrize("illness", SICK)
-def test_each_illness_is_found_once_and_names_a_setting(illness):
-    (note,) = diagnose(lines(100, **SICK[illness]))
+def test_each_illness_is_found_once_and_names_a_setting(illness, passes):
+    (note,) = diagnose(lines(100, **SICK[illness]), overrides=[f"learner.passes={passes}"])
     assert note.illness == illness
     assert "try " in note.message
     assert "\n" not in note.message
-    assert "=" in note.message
+    suggested = re.findall(r"\w+\.\w+=[\w.-]*\w", note.message)
+    assert suggested
+    load_config("CartPole-v1", suggested)  # raises UserError for a key or value that does not exist
 
 
 def test_a_healthy_run_is_left_alone():

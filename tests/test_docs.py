@@ -55,8 +55,8 @@ def test_every_block_of_the_guide_runs(folder: Path, monkeypatch: Any) -> None:
     lines = [json.loads(line) for line in (folder / "runs/corridor/metrics.jsonl").read_text().splitlines()]
     fields = set(re.findall(r"^\| `(\w+)` \|", GUIDE.partition("## Reading the metrics")[2], re.MULTILINE))
     assert fields == set(lines[0])
-    told = json.loads((folder / "runs/told/metrics.jsonl").read_text().splitlines()[-1])
-    assert (folder / "runs/told/diary.txt").read_text().splitlines()[-1].startswith(f"{told['env_steps']} ")
+    line = json.loads((folder / "runs/diary/metrics.jsonl").read_text().splitlines()[-1])
+    assert (folder / "runs/diary/diary.txt").read_text().splitlines()[-1].startswith(f"{line['env_steps']} ")
     assert (folder / "runs/corridor/export/policy_torchscript.py").is_file()
     assert (folder / "shared/README.md").is_file()
 

@@ -119,3 +119,28 @@ def test_the_state_of_another_optimiser_is_refused(ours, saved):
 
     with pytest.raises(ValueError, match=ours):
         made(ours).load_state(made(saved).state)
+
+
+@pytest.mark.parametrize("name", OPTIMISERS)
+def test_weight_decay_is_apart_from_the_gradient(name):
+    """As AdamW has it, for every optimiser: with no gradient the weights shrink, and no running average sees it."""
+    weights, gradient = torch.ones(3), torch.zeros(3)
+    optimiser = make_optimiser(weights, gradient, OptimiserConfig(name=name, weight_decay=0.5))
+    optimiser.step(0.1)
+    optimiser.step(0.2)
+    assert weights.tolist() == pytest.approx([0.95 * 0.9] * 3)
+
+
+def test_adam_with_weight_decay_is_adamw():
+    torch.manual_seed(0)
+    start, gradients = torch.randn(4, dtype=torch.float64), torch.randn(20, 4, dtype=torch.float64)
+    weights, gradient = start.clone(), torch.zeros_like(start)
+    ours = make_optimiser(weights, gradient, OptimiserConfig(name="adam", weight_decay=0.1, epsilon=1e-8))
+    theirs_weights = nn.Parameter(start.clone())
+    theirs = torch.optim.AdamW([theirs_weights], lr=0.01, weight_decay=0.1, eps=1e-8)
+    for values in gradients:
+        gradient.copy_(values)
+        theirs_weights.grad = values.clone()
+        ours.step(0.01)
+        theirs.step()
+    assert weights.tolist() == pytest.approx(theirs_weights.tolist(), rel=1e-9)

@@ -42,14 +42,14 @@ def test_taking_over_a_network_changes_no_value():
 def test_every_weight_and_buffer_is_its_own_view_on_a_cache_line():
     network = Odd(0)
     block = ParameterBlock(network)
-    taken = np.zeros(block.whole.numel(), int)
+    taken = np.zeros(block.values.numel(), int)
     for tensor in tensors(network).values():
-        offset = tensor.data_ptr() - block.whole.data_ptr()
+        offset = tensor.data_ptr() - block.values.data_ptr()
         assert offset % (4 * PADDING) == 0
         taken[offset // 4 : offset // 4 + tensor.numel()] += 1
     assert taken.sum() == sum(tensor.numel() for tensor in tensors(network).values())
     assert taken.max() == 1
-    assert not block.whole[torch.from_numpy(taken == 0)].any(), "padding is zero"
+    assert not block.values[torch.from_numpy(taken == 0)].any(), "padding is zero"
     assert block.nbytes == block.bytes().numel() == 4 * len(taken)
 
 
@@ -57,13 +57,13 @@ def test_the_block_and_the_network_are_the_same_memory():
     network = Odd(0)
     block = ParameterBlock(network)
     with torch.no_grad():
-        block.whole.fill_(2.0)
+        block.values.fill_(2.0)
     assert all((tensor == 2.0).all() for tensor in tensors(network).values())
     with torch.no_grad():
         network.first.bias.fill_(3.0)
         network.mean.fill_(4.0)
-    assert (block.whole == 3.0).sum() == 5
-    assert (block.whole == 4.0).sum() == 7
+    assert (block.values == 3.0).sum() == 5
+    assert (block.values == 4.0).sum() == 7
     assert (block.weights == 3.0).sum() == 5
     assert not (block.weights == 4.0).any(), "buffers are not for the optimiser"
 
@@ -90,7 +90,7 @@ def test_gradients_land_in_the_flat_vector():
     assert block.gradients.shape == block.weights.shape
     for name, weight in network.named_parameters():
         expected = dict(plain.named_parameters())[name].grad
-        offset = (weight.data_ptr() - block.whole.data_ptr()) // 4
+        offset = (weight.data_ptr() - block.values.data_ptr()) // 4
         landed = block.gradients[offset : offset + weight.numel()].view_as(weight)
         torch.testing.assert_close(landed, expected)
     count = sum(weight.numel() for weight in network.parameters())
@@ -117,8 +117,8 @@ def test_state_dict_loads_into_the_block():
     ParameterBlock(one)
     for name, tensor in one.state_dict().items():
         assert torch.equal(other.state_dict()[name], tensor)
-    assert other.first.weight.data_ptr() >= block.whole.data_ptr()
-    assert torch.equal(block.whole[:15].view(5, 3), one.first.weight)
+    assert other.first.weight.data_ptr() >= block.values.data_ptr()
+    assert torch.equal(block.values[:15].view(5, 3), one.first.weight)
 
 
 @pytest.mark.parametrize(

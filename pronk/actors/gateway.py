@@ -156,7 +156,7 @@ class GatewayProcess:
                 port.filled(actor),
                 slots,
                 silent_seconds=round(port.silent_seconds(actor), 1),
-                place=name,
+                machine=name,
             )
             for actor, name in sorted(self._names.items())
             if actor >= self._setup.config.actors.count  # the learner's own have the numbers before
@@ -183,7 +183,7 @@ class GatewayProcess:
 
     def _silent_seconds(self) -> float:
         """Since the gateway last reported; while it starts, which may take long on a busy machine, 0."""
-        return time.monotonic() - self._process.heard_at if self._process.has_spoken else 0.0
+        return time.monotonic() - self._process.last_message_at if self._process.has_reported else 0.0
 
     def _handle(self, messages: list[Message]) -> None:
         for message in messages:

@@ -23,7 +23,7 @@ from pronk.types import UserError
 MEANINGS = {
     "WRONG_VERSION_NUMBER|HTTP_REQUEST": "a TLS handshake failed: plain text, or random bytes, where TLS was due",
     "CERTIFICATE_UNKNOWN|UNKNOWN_CA|BAD_CERTIFICATE": "a TLS handshake failed: the actor does not trust the learner's "
-    "certificate (is its --ca the right one?)",
+    "certificate; is its certificate authority (ca) the right one?",
     "PEER_DID_NOT_RETURN_A_CERTIFICATE": "a TLS handshake failed: the actor showed no certificate",
     "CERTIFICATE_VERIFY_FAILED": "a TLS handshake failed: the actor's certificate is not signed by gateway.client_ca",
     "Handshake failed": "a TLS handshake failed",
@@ -59,18 +59,18 @@ def main(job: dict[str, Any], channel: Channel) -> None:
     )
     assert rules.layout.digest == job["digest"], "the layout changed on its way"
 
-    def tell(message: Message) -> None:
+    def send(message: Message) -> None:
         with contextlib.suppress(ChannelClosed):  # the learner is gone, which its socket says too
             channel.send(message)
 
     async def report_alive() -> None:
         while True:
             await asyncio.sleep(ALIVE_SECONDS)
-            tell(Alive())
+            send(Alive())
 
     async def serve() -> None:
         heartbeat = asyncio.create_task(report_alive())
-        await Gateway(rules, Ticket(**job["ticket"]), notes, tell).serve(job["address"], job["own_address"])
+        await Gateway(rules, Ticket(**job["ticket"]), notes, send).serve(job["address"], job["own_address"])
         heartbeat.cancel()
 
     try:

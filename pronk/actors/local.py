@@ -71,8 +71,8 @@ class LocalActors:
     def __enter__(self) -> LocalActors:
         return self
 
-    def __exit__(self, *error: object) -> None:
-        self._supervisor.__exit__(*error)
+    def __exit__(self, *_: object) -> None:
+        self._supervisor.stop()
         self._status.end()
 
     def start(self) -> None:

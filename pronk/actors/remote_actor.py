@@ -40,7 +40,7 @@ class RemoteActor:
 
     address: str
     credentials: Credentials
-    tell: Callable[[str], None]
+    say: Callable[[str], None]
     """Shows the user a line: joined, lost, waiting."""
     progress: Callable[[int], None] = lambda steps: None
     """Environment steps sent so far; called after every unroll."""
@@ -79,8 +79,8 @@ class RemoteActor:
             with user_code("the actor"):
                 index = welcome["actor"]
                 with make_actor(config, make_port, index, welcome["life"], welcome["generation"]) as actor:
-                    self.tell(f"joined {self.address} as actor {index}: {describe(config)}")
-                    report(Joined(index))
+                    self.say(f"joined {self.address} as actor {index}: {describe(config)}")
+                    report(Joined())
                     while True:
                         self._play_until_closed(actor, config)
                         if connection.finished:
@@ -91,7 +91,7 @@ class RemoteActor:
                             raise reason
                         following = self._connect(reason)
                         if following.welcome["learner"] != welcome["learner"]:
-                            self.tell("the learner was restarted")
+                            self.say("the learner was restarted")
                             return following
                         connection = following
                         ports[0].attach(connection)
@@ -117,7 +117,7 @@ class RemoteActor:
                 if time.monotonic() - began >= self.give_up_after:
                     raise Failure(f"no learner at {self.address} for {self.give_up_after:g} s: {lost}")
                 if str(lost) != said:
-                    self.tell(f"no learner at {self.address}: {lost}; trying again until there is one")
+                    self.say(f"no learner at {self.address}: {lost}; trying again until there is one")
                     said = str(lost)
                 self._attempts += 1
                 pause = RECONNECT.pause(self._attempts) * random.uniform(0.5, 1.0)

@@ -35,7 +35,7 @@ class ActorState:
     pid: int | None = None
     silent_seconds: float = 0.0
     """Since its last unroll, although it had room for one."""
-    place: str = "this machine"
+    machine: str = "this machine"
     steps_per_second: float | None = None
     """Played, whether valid or not; `StatusFile` computes it."""
 

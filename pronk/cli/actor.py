@@ -56,7 +56,7 @@ def actor(
     remote = RemoteActor(
         address,
         credentials,
-        board.tell,
+        board.say,
         board.progress,
         float("inf") if give_up_after is None else give_up_after,
         on_hang=end_hanging,
@@ -65,9 +65,9 @@ def actor(
         with Interrupts() as interrupts, interrupts.at_once():
             remote.run()
     except Interrupted:
-        board.tell("left")
+        board.say("left")
         raise typer.Exit(INTERRUPTED) from None
-    board.tell("the learner's run has ended")
+    board.say("the learner's run has ended")
 
 
 def end_hanging() -> None:
@@ -82,24 +82,24 @@ class Board:
 
     def __init__(self, quiet: bool) -> None:
         self._quiet, self._every = quiet, 1.0 if out.is_terminal else 30.0
-        self._told_at, self._told_steps, self._open = time.monotonic(), 0, False
+        self._printed_at, self._printed_steps, self._open = time.monotonic(), 0, False
 
-    def tell(self, line: str) -> None:
+    def say(self, line: str) -> None:
         """Print a line."""
         if not self._quiet:
             if self._open:
                 out.print()
             self._open = False
             out.print(f"{time.strftime('%T')} {line}", highlight=False, markup=False, soft_wrap=True)
-            self._told_at = time.monotonic()
+            self._printed_at = time.monotonic()
 
     def progress(self, steps: int) -> None:
         """Print the speed; on a terminal, over the line before."""
         now = time.monotonic()
-        if self._quiet or now - self._told_at < self._every:
+        if self._quiet or now - self._printed_at < self._every:
             return
-        rate = (steps - self._told_steps) / (now - self._told_at)
+        rate = (steps - self._printed_steps) / (now - self._printed_at)
         text = f"{time.strftime('%T')} {steps:,} steps sent, {rate:,.0f} steps/s"
-        self._told_at, self._told_steps = now, steps
+        self._printed_at, self._printed_steps = now, steps
         self._open = out.is_terminal
         out.print(f"\r{text}   " if out.is_terminal else text, end="" if out.is_terminal else "\n", highlight=False)

@@ -31,8 +31,8 @@ def plot(
     smooth: Annotated[
         float | None,
         typer.Option(
-            help="Average every point over this share of the axis [default: 0 for returns, which are means of 100 "
-            "episodes already, 0.05 for the rest]."
+            help="Average every point over this share of the axis [default: 0 for returns, which are means of "
+            "many episodes already, 0.05 for the rest]."
         ),
     ] = None,
     band: Annotated[str, typer.Option(help="Band around the mean of several seeds: range or std.")] = "range",

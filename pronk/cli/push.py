@@ -35,7 +35,7 @@ def push(
     from pronk.sharing import push as share
 
     done = share(run, repo, best=best, episodes=episodes, public=public)
-    out.print(Text("shared: ").append(done.place, "bold green"), soft_wrap=True)
+    out.print(Text("shared: ").append(done.address, "bold green"), soft_wrap=True)
     evaluation = done.scores["evaluation"]
     if evaluation:
         out.print(

@@ -26,7 +26,7 @@ def runs(
 
     A run is *running* while a process trains it. *killed* means that its process ended without writing a summary (a
     power cut, `kill -9`); `pronk train RUN --resume` continues it. Of a *failed* run, the cause is printed below the
-    table. Returns are means of 100 episodes; the age counts from the last start.
+    table. Returns are means of recent episodes; the age counts from the last start.
     """
     from pronk.runs.reading import RUNS, runs_below
 

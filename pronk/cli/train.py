@@ -141,7 +141,7 @@ def plan_of(
 
 
 def display_for(title: str, config: Config, quiet: bool) -> tuple[Display | PlainLines | None, Callable[[str], None]]:
-    """What shows the progress, and how to say something beside it."""
+    """Return the sink that shows the progress, and the function that prints a line beside it."""
     from pronk.sinks.console import Display, PlainLines
 
     if quiet:
@@ -152,10 +152,10 @@ def display_for(title: str, config: Config, quiet: bool) -> tuple[Display | Plai
     return Display(title, config.run.total_steps, config.run.stop_return, out), lambda message: warn(message, out)
 
 
-def end_with(summary: dict[str, Any], quiet: bool, go_on: str) -> None:
-    """Say how it ended, and exit. `go_on` is how to, with {} for the run."""
+def end_with(summary: dict[str, Any], quiet: bool, resume_command: str) -> None:
+    """Print how the run ended, and exit. `resume_command` has {} for the run."""
     if not quiet:
-        show_summary(summary, go_on)
+        show_summary(summary, resume_command)
     raise typer.Exit(INTERRUPTED if summary["outcome"] == "interrupted" else 0)
 
 
@@ -191,8 +191,8 @@ def evaluate_newest(source: str, changes: list[str], run_dir: Path | None) -> No
     show_evaluation(played.summary())
 
 
-def show_summary(summary: dict[str, Any], go_on: str) -> None:
-    """How it ended, and what to do next."""
+def show_summary(summary: dict[str, Any], resume_command: str) -> None:
+    """Print how the run ended, and what to do next."""
     from pronk.sinks.console import duration, evaluation
 
     run, steps, seconds = summary["run"], summary["env_steps"], summary["wall_seconds"]
@@ -217,6 +217,6 @@ def show_summary(summary: dict[str, Any], go_on: str) -> None:
         ("use it", f"import pronk; policy = pronk.load({run!r})"),
     ]
     if summary["outcome"] == "interrupted":
-        hints.insert(0, ("go on", go_on.format(shlex.quote(run))))
+        hints.insert(0, ("continue", resume_command.format(shlex.quote(run))))
     for what, how in hints:
         out.print(Text(f"  {what:<12}{how}"), soft_wrap=True)

@@ -57,7 +57,7 @@ def watch(
             best=best,
             seed=seed,
             text=text,
-            tell=lambda line: out.print(line, highlight=False, soft_wrap=True, markup=False),
+            say=lambda line: out.print(line, highlight=False, soft_wrap=True, markup=False),
             progress=progress,
         )
     if seen.returns:

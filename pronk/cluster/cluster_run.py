@@ -10,7 +10,6 @@ end       the run is finished, or Ctrl-C: learners write their checkpoint, actor
 from __future__ import annotations
 
 import contextlib
-import json
 import secrets
 import time
 from collections.abc import Callable, Iterator
@@ -28,8 +27,8 @@ from pronk.config import Config
 from pronk.processes.interrupts import Interrupted, Interrupts
 from pronk.processes.messages import FileChunk, FileRemoved, FilesPresent, Listening, Message, Output, Started
 from pronk.processes.restarts import RestartPolicy
-from pronk.runs.directory import RunDirectory, make_new, plain_name
-from pronk.runs.reading import RUNS
+from pronk.runs.directory import RunDirectory, claim
+from pronk.runs.reading import read_json, stamp
 from pronk.sinks import Sink
 from pronk.transport.security import is_loopback
 from pronk.types import Failure, UserError
@@ -67,11 +66,8 @@ def train_on_cluster(
     """
     refuse_unreachable(learners, actors)
     credentials = make_credentials()
-    if run_dir is None:
-        run_dir = make_new(RUNS, f"{plain_name(name)}-{time.strftime('%Y%m%d-%H%M%S')}")
-    elif not resume:
-        RunDirectory.refuse_used(run_dir)
-        run_dir.mkdir(parents=True, exist_ok=True)
+    if run_dir is None or not resume:
+        run_dir = claim(run_dir, name)
     with marked(run_dir) as marker, display or contextlib.nullcontext():
         plan = Plan(config, credentials, str(run_dir), str(marker), resume)
         progress = Progress(run_dir / "metrics.jsonl", display, say)
@@ -180,7 +176,7 @@ class ClusterRun:
             self._write_logs()
 
     def _copy_run_directory(self) -> None:
-        """Learner 0 has the run directory on a disk of its own; ours becomes a copy."""
+        """Prepare for a copy: learner 0 has the run directory on a disk of its own."""
         if self._receiver is None:
             self._run.path.mkdir(parents=True, exist_ok=True)
             self._receiver = DirectoryReceiver(self._run.path)
@@ -278,11 +274,9 @@ class ClusterRun:
             time.sleep(POLL_SECONDS)
 
     def _summary(self, began: float, interrupted: bool) -> dict[str, Any]:
-        try:
-            if self._run.summary.stat().st_mtime < began - CLOCK_SECONDS:
-                raise ValueError("of an earlier part of the run")
-            return {**json.loads(self._run.summary.read_text()), "run": str(self._run.path)}
-        except (OSError, ValueError):
-            if interrupted:
-                raise KeyboardInterrupt from None  # before anything was trained
-            raise Failure(f"the run ended without a summary; see the logs in {self._run.logs}") from None
+        written = stamp(self._run.summary)[2] / 1e9
+        if written >= began - CLOCK_SECONDS and (summary := read_json(self._run.summary)):  # not of an earlier session
+            return {**summary, "run": str(self._run.path)}
+        if interrupted:
+            raise KeyboardInterrupt  # before anything was trained
+        raise Failure(f"the run ended without a summary; see the logs in {self._run.logs}")

@@ -1,4 +1,4 @@
-"""One-way copy of a directory between machines: appended files by their new end, others as a whole."""
+"""One-way copy of a directory between machines: of files that only grow the new end is sent, others completely."""
 
 from __future__ import annotations
 

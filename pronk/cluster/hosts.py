@@ -40,7 +40,7 @@ def read_hosts(path: Path) -> list[Host]:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"--hosts: cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
+        raise UserError(f"cannot read the list of hosts {path}: {getattr(error, 'strerror', None) or error}") from None
     lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip(" ,") and line[0] != "#"]
     if not lines:
         raise UserError(f"{path} is empty; its first line should be {','.join(COLUMNS)}")

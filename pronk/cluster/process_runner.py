@@ -126,8 +126,7 @@ class ProcessRunner:
         for name, text in command.files.items():
             (self._files / name).write_text(text)
         self._start([argument.replace(FILES, str(self._files)) for argument in arguments], command.environment)
-        assert self._process is not None
-        return [Started(self._process.pid, shared)]
+        return [Started(shared)]
 
     def _start(self, arguments: list[str], environment: dict[str, str]) -> None:
         self._channel, theirs = pair()

@@ -1,19 +1,19 @@
-"""What users see of a run on other machines: the display of `pronk train`, fed from metrics.jsonl, and who is up."""
+"""What users see of a run on other machines: the newest metrics, and which processes are up."""
 
 from __future__ import annotations
 
-import contextlib
-import json
 import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 from pronk.cluster.remote_worker import RemoteWorker, State
+from pronk.runs import json_lines
 from pronk.sinks import Sink
 from pronk.sinks.console import Display, PlainLines
 
 SHOW_SECONDS = 0.5
+POINTS = 2  # lines to read at a time: the last one is shown
 
 
 class Progress:
@@ -21,7 +21,7 @@ class Progress:
 
     def __init__(self, metrics: Path, display: Sink | None, say: Callable[[str], None]) -> None:
         self._metrics, self._display, self.say = metrics, display, say
-        self._position = metrics.stat().st_size if metrics.exists() else 0
+        self._read = json_lines.read(metrics, POINTS)  # a resumed run has lines already
         self._shown_at = 0.0
         self._hosts = ""
 
@@ -30,21 +30,13 @@ class Progress:
         if time.monotonic() - self._shown_at < SHOW_SECONDS:
             return
         self._shown_at = time.monotonic()
-        self._show_metrics()
+        self._read, _ = json_lines.follow(self._metrics, POINTS, self._read.file, self._read.end)
+        if self._read.lines and self._display is not None:
+            self._display.write(self._read.lines[-1])
         hosts = describe_hosts(learners, actors)
         if hosts != self._hosts and isinstance(self._display, Display | PlainLines):
             self._hosts = hosts
             self._display.note("hosts", hosts)
-
-    def _show_metrics(self) -> None:
-        with contextlib.suppress(OSError, ValueError), open(self._metrics, "rb") as file:
-            if self._metrics.stat().st_size < self._position:  # a resumed run drops lines after its checkpoint
-                self._position = 0
-            file.seek(self._position)
-            *lines, _ = file.read().split(b"\n")
-            self._position += sum(len(line) + 1 for line in lines)
-            if lines and self._display is not None:
-                self._display.write(json.loads(lines[-1]))
 
 
 def describe_hosts(learners: list[RemoteWorker], actors: list[RemoteWorker]) -> str:

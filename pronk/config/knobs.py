@@ -50,7 +50,7 @@ class AtariConfig(Section):
     full_actions: bool = False
     """Offer all 18 actions, not only those that the game uses."""
     life_loss_ends: bool = True
-    """End the episode when a life is lost, for learning only: the game goes on, and reported returns are of whole
+    """End the episode when a life is lost, for learning only: the game continues, and reported returns are of whole
     games."""
     fire_reset: bool = True
     """Press fire at the start of games that wait for it."""
@@ -151,6 +151,9 @@ class LossConfig(Section):
     Paper: 1."""
     clip: PositiveFloat = 0.2
     """With name=appo: how far the ratio of new to old policy may move from 1 before a step stops teaching. PPO: 0.2."""
+    upgo_cost: NonNegative = 0.0
+    """Weight of the policy gradient of UPGO beside the other one: it follows an episode only as long as it goes better
+    than expected, so what went well is learnt from at once. AlphaStar: 1. 0: off."""
     discount: Fraction = 0.99
     """Discount factor per step. Table G.1: 0.99."""
     baseline_cost: NonNegative = 0.5
@@ -200,6 +203,8 @@ class OptimiserConfig(Section):
     bias_correction: bool = False
     """Correct v of `rmsprop` for its start at 0, as Adam does. Without it the first updates are up to 1 / sqrt(1 -
     decay) times too large: ten times, with a decay of 0.99."""
+    weight_decay: NonNegative = 0.0
+    """Shrink every weight by learning_rate times this at each update, apart from the gradient (as AdamW). 0: off."""
     max_gradient_norm: PositiveFloat | None = 0.5
     """Scale the gradient down to this global norm if it is larger. Table G.1: 40, with loss.reduction=sum. null:
     never."""

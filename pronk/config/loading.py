@@ -20,7 +20,7 @@ from pronk.config.config import Config
 from pronk.config.errors import explain_validation_error, nearest
 from pronk.config.machine import has_gpu
 from pronk.config.renamed import RenamedKey, rename_keys
-from pronk.config.trees import assign, merged
+from pronk.config.trees import assign, flat, merged
 from pronk.types import UserError
 
 BEFORE_0_2 = {"network": {"normalise": False, "popart": False}, "env": {"wrappers": []}}
@@ -51,12 +51,14 @@ def load_config(source: str | Path | Callable[..., Any], overrides: Sequence[str
     overrides = overrides or ()
     name = importable_name(source) if callable(source) else str(source)
     tree, notes = read_source(name)
+    overrides = overrides or ()
     changes = tree.pop(WITHOUT_GPU, {})
     if not isinstance(changes, dict):
         raise UserError(f"{name}: {WITHOUT_GPU} must hold sections such as `network:`, not {changes!r}")
     if changes and without_gpu(tree, overrides):
         tree = merged(tree, changes)
-        warnings.warn(f"no GPU: {name} uses its settings for a CPU: {listed(changes)}", WithoutGpu, stacklevel=2)
+        listed = ", ".join(f"{path}={value}" for path, value in flat(changes).items())
+        warnings.warn(f"no GPU: {name} uses its settings for a CPU: {listed}", WithoutGpu, stacklevel=2)
     return overridden(tree, overrides, name, notes)
 
 
@@ -66,14 +68,6 @@ def without_gpu(tree: dict[str, Any], overrides: Sequence[str]) -> bool:
     for change in overrides:
         device = change.removeprefix("learner.device=") if change.startswith("learner.device=") else device
     return not has_gpu() if device == "auto" else device == "cpu"
-
-
-def listed(tree: dict[str, Any], path: str = "") -> str:
-    """Return the settings in plain data as `section.key=value, ...`."""
-    return ", ".join(
-        listed(value, f"{path}{key}.") if isinstance(value, dict) else f"{path}{key}={value}"
-        for key, value in tree.items()
-    )
 
 
 def importable_name(made: Callable[..., Any]) -> str:
@@ -139,7 +133,7 @@ def read_source(source: str, children: tuple[str, ...] = ()) -> tuple[dict[str, 
     if source in preset_names() or source.endswith((".yaml", ".yml")):
         tree = read_yaml(PRESETS / f"{source}.yaml" if source in preset_names() else Path(source))
         if XINGTIAN_KEYS & tree.keys():
-            raise UserError(f"{source} is a XingTian file; make it a Pronk one: pronk convert {source} --out mine.yaml")
+            raise UserError(f"{source} is a XingTian file; `pronk convert {source} > mine.yaml` converts it")
         tree, notes = rename_keys(tree, defaults())
         if "base" not in tree:
             return tree, notes

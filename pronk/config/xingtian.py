@@ -1,4 +1,4 @@
-"""A XingTian IMPALA YAML as a Pronk one, with a word about every key that has no counterpart.
+"""Converts a XingTian IMPALA YAML file, with a note on every key that has no counterpart.
 
 XingTian's file has four parts (`alg_para`, `env_para`, `agent_para`, `model_para`), and the number of its explorers.
 What it leaves out takes the defaults of XingTian's IMPALA where they are documented (learning rate, entropy, width,
@@ -31,9 +31,9 @@ NO_COUNTERPART = {
     "agent_para.agent_config.sync_model_interval": "actors fetch the newest weights before every unroll",
     "agent_para.agent_config.complete_episode": "a run ends by steps, time or return: run.total_steps, "
     "run.total_seconds, run.stop_return",
-    "model_para.actor.state_dim": "the environment tells it",
-    "model_para.actor.action_dim": "the environment tells it",
-    "model_para.actor.input_dtype": "the environment tells it",
+    "model_para.actor.state_dim": "the environment defines it",
+    "model_para.actor.action_dim": "the environment defines it",
+    "model_para.actor.input_dtype": "the environment defines it",
     "model_para.actor.default_dtype": "weights are float32",
     "model_para.actor.summary": "`pronk show` prints the configuration",
     "model_para.actor.max_to_keep": "checkpoint.keep counts checkpoints of the whole state",
@@ -43,14 +43,14 @@ NO_COUNTERPART = {
     "start_core": "processes are not pinned to cores",
     "plasma_size": "unrolls travel through memory whose size follows from the configuration",
     "node_config": "`pronk learner` on one machine and `pronk actor` on the others instead",
-    "test_node_config": "the evaluator runs beside the learner: --evaluate",
+    "test_node_config": "the evaluator runs beside the learner: evaluation.enabled=true",
     "remote_env": "the other machines' own shells set it",
     "use_pbt": "one configuration is trained at a time",
     "pbt_config": "one configuration is trained at a time",
-    "benchmark.id": "--run-dir names a run",
-    "benchmark.archive_root": "runs are written to runs/, or where --run-dir says",
+    "benchmark.id": "a run is named by its directory",
+    "benchmark.archive_root": "runs are written to runs/, unless a run directory is given",
     "benchmark.log_interval_to_train": "run.log_every_seconds goes by time",
-    "benchmark.eval.model_path": "pronk eval RUN plays a run's newest checkpoint, --best its best",
+    "benchmark.eval.model_path": "`pronk eval RUN` plays a run's newest or best checkpoint",
     "benchmark.eval.gap": "evaluation.every_seconds goes by time",
     "benchmark.eval.evaluator_num": "one process evaluates",
     "benchmark.eval.model_divided_freq": "evaluation.episodes sets how many are played",
@@ -68,16 +68,16 @@ MOST_ROWS = 128  # that its models but ImpalaCnnOpt learn at once, whatever BATC
 
 
 class Conversion(NamedTuple):
-    """A valid configuration as plain data, and what has to be said about it."""
+    """A valid configuration as plain data, and notes for the user."""
 
     config: dict[str, Any]
     notes: list[str]
 
 
 def convert(tree: dict[str, Any]) -> Conversion:
-    """The four parts of a XingTian file as Pronk's sections."""
+    """Convert the content of a XingTian file. Raises UserError for what cannot be converted."""
     if not XINGTIAN_KEYS & tree.keys():
-        raise UserError(f"this is no XingTian file: it has none of {', '.join(sorted(XINGTIAN_KEYS))}")
+        raise UserError(f"not a XingTian file: it has none of {', '.join(sorted(XINGTIAN_KEYS))}")
     source = Source(tree)
     target: dict[str, Any] = {}
 
@@ -97,14 +97,14 @@ def convert(tree: dict[str, Any]) -> Conversion:
 
 
 class Source:
-    """The keys of the file; each is taken once, so that what nobody took can be named."""
+    """The keys of the file. Each is taken at most once, so that the others can be listed."""
 
     def __init__(self, tree: dict[str, Any]) -> None:
         self._left = flat(tree)
         self.notes: list[str] = []
 
     def take(self, path: str, default: Any = None, kind: type | tuple[type, ...] = object) -> Any:
-        """The value of a key, or the default."""
+        """Take the value of a key, or the default. Raises UserError if it has the wrong type."""
         value = self._left.pop(path, default)
         if value is not None and (not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool)):
             wanted = " or ".join(part.__name__ for part in (kind if isinstance(kind, tuple) else (kind,)))
@@ -112,26 +112,26 @@ class Source:
         return value
 
     def take_count(self, path: str, default: int | None = None) -> Any:
-        """A whole number from 1, however it is written."""
+        """Take an integer of at least 1, which may be written as a float."""
         value = self.take(path, default, (int, float))
         if value is not None and (value < 1 or value != int(value)):
-            raise UserError(f"{path} must be a whole number of at least 1, got {value!r}")
+            raise UserError(f"{path} must be an integer of at least 1, got {value!r}")
         return None if value is None else int(value)
 
     def take_choice(self, path: str, choices: tuple[str, ...], what: str) -> str:
-        """One of a few names, with or without MindSpore's ending."""
+        """Take one of a few names, with or without the suffix of MindSpore's variants."""
         value = str(self.take(path, choices[0]))
         name = re.sub(r"(?i)_?ms$", "", value)
         if name not in choices:
-            raise UserError(f"{path}: {value!r} is no {what} that can be converted{nearest(value, choices)}")
+            raise UserError(f"{path}: the {what} {value!r} cannot be converted{nearest(value, choices)}")
         return name
 
     def note(self, path: str, why: str) -> None:
-        """Something that the user should know of a key."""
+        """Add a note on a key."""
         self.notes.append(f"{path}: {why}")
 
     def leftovers(self) -> list[str]:
-        """A word about every key that was not taken. A switch that is off needs none."""
+        """Return a note on every key that was not taken, except for switches that are off."""
         words = []
         for path, value in self._left.items():
             known = [key for key in NO_COUNTERPART if path == key or path.startswith(key + ".")]
@@ -145,23 +145,23 @@ class Source:
 
 
 def convert_algorithm(source: Source) -> None:
-    """Only one can be trained."""
+    """Check that it is IMPALA with one agent."""
     source.take_choice("alg_para.alg_name", ALGORITHMS, "algorithm")
     if (agents := source.take_count("agent_para.agent_num", 1)) != 1:
-        source.note("agent_para.agent_num", f"{agents} agents in one environment have no counterpart: one plays")
+        source.note("agent_para.agent_num", f"{agents} agents in one environment have no counterpart: one agent plays")
 
 
 def convert_environment(source: Source, put: Callable[[str, Any], None]) -> None:
-    """A Gym id, or an Atari game."""
+    """Convert the environment: a Gym id, or an Atari game."""
     kind = source.take_choice("env_para.env_name", ENVIRONMENTS, "environment")
     name = source.take("env_para.env_info.name", None, str)
     if name is None:
-        raise UserError("env_para.env_info.name is missing: which environment?")
+        raise UserError("env_para.env_info.name, the environment, is missing")
     size = source.take_count("env_para.env_info.dim")
     if kind == "GymEnv":
         put("env.id", name)
         if size is not None:
-            source.note("env_para.env_info.dim", f"no counterpart: {name} has the size that it has")
+            source.note("env_para.env_info.dim", f"no counterpart: the observations of {name} are not resized")
         return
     game = re.sub(r"(NoFrameskip|Deterministic)?-v\d+$", "", name.removeprefix("ALE/"))
     put("env.id", "atari")
@@ -171,12 +171,12 @@ def convert_environment(source: Source, put: Callable[[str, Any], None]) -> None
 
 
 def convert_model(source: Source, put: Callable[[str, Any], None], size: int | None) -> str:
-    """Network, loss and optimiser. Gives the model's name."""
+    """Convert network, loss and optimiser. Return the name of the model."""
     model = source.take_choice("model_para.actor.model_name", MODELS, "model")
     path, number = "model_para.actor.model_config", (int, float)
 
     def setting(name: str) -> Any:
-        """A constant; XingTian takes it from either of two places."""
+        """Take a constant from either of the two sections where XingTian looks for it."""
         return source.take(f"{path}.{name}", source.take(f"alg_para.alg_config.{name}", DEFAULTS[name], number), number)
 
     width, layers = (source.take_count(f"{path}.{name}", int(DEFAULTS[name])) for name in ("HIDDEN_SIZE", "NUM_LAYERS"))
@@ -185,7 +185,7 @@ def convert_model(source: Source, put: Callable[[str, Any], None], size: int | N
         put("network.hidden", [width] * layers)
         put("network.activation", "relu")
     else:
-        # XingTian's last layer sees the whole of 11x11 cells: for 42x42 frames that is what `compact` is.
+        # XingTian's last layer covers all 11x11 cells; for 42x42 frames, so does that of `compact`.
         put("network.torso", OPT_CNN.get(size or 84, "opt_cnn") if model == "ImpalaCnnOpt" else "nature")
         convert_scaling(source)
     put("loss.discount", setting("GAMMA"))
@@ -209,7 +209,7 @@ def convert_model(source: Source, put: Callable[[str, Any], None], size: int | N
 
 
 def first_rate(schedule: Any, path: str) -> float:
-    """Of [[0, 0.01], [20000, 0.000001]]."""
+    """Return the first learning rate of a schedule such as [[0, 0.01], [20000, 0.000001]]."""
     try:
         return float(schedule[0][1])
     except (TypeError, ValueError, LookupError):
@@ -217,7 +217,7 @@ def first_rate(schedule: Any, path: str) -> float:
 
 
 def convert_scaling(source: Source) -> None:
-    """Images are scaled from 0 to 1 by the network."""
+    """Note where XingTian scales images differently."""
     path = "model_para.actor"
     mean, deviation = source.take(f"{path}.state_mean", 0.0), source.take(f"{path}.state_std", 255.0)
     if (mean, deviation) != (0.0, 255.0):
@@ -225,7 +225,7 @@ def convert_scaling(source: Source) -> None:
 
 
 def convert_sizes(source: Source, put: Callable[[str, Any], None], model: str) -> None:
-    """How long an unroll is, how many make a batch, and how many environments play them.
+    """Convert the length of unrolls, their number in a batch, and the number of environments.
 
     XingTian's learner waits for `prepare_times_per_train` messages of its explorers, each with an unroll of every
     environment of theirs, and learns at most BATCH_SIZE of their steps at once; its Keras models learn 128.
@@ -261,7 +261,7 @@ def convert_sizes(source: Source, put: Callable[[str, Any], None], model: str) -
 
 
 def envs_per_actor(total: int, batch: int) -> int:
-    """About sixteen, so that about `total` play in all, and batches come out even."""
+    """Return about 16, so that all actors have about `total` environments, and unrolls divide evenly into batches."""
 
     def misses(envs: int) -> float:
         return abs(max(1, round(total / envs)) * envs - total) / total
@@ -271,7 +271,7 @@ def envs_per_actor(total: int, batch: int) -> int:
 
 
 def convert_run(source: Source, put: Callable[[str, Any], None], env_id: str) -> None:
-    """When it ends, and how it is evaluated."""
+    """Convert when the run ends, and how it is evaluated."""
     put("run.total_steps", source.take_count("agent_para.agent_config.complete_step", 10_000_000))
     goal = reward_threshold(env_id)
     if goal is not None:
@@ -282,11 +282,11 @@ def convert_run(source: Source, put: Callable[[str, Any], None], env_id: str) ->
         )
     if (episodes := source.take_count("benchmark.eval.episodes_per_eval")) is not None:
         put("evaluation.episodes", episodes)
-        source.note("benchmark.eval", "evaluation is switched on by --evaluate (or -t train_with_evaluate)")
+        source.note("benchmark.eval", "evaluation beside training is off until evaluation.enabled=true")
 
 
 def reward_threshold(env_id: str) -> float | None:
-    """The return at which Gymnasium calls an environment solved."""
+    """Return the mean return at which Gymnasium calls an environment solved; None if it has no such threshold."""
     import gymnasium
 
     spec = gymnasium.registry.get(env_id)

@@ -57,8 +57,8 @@ def one_run(folder: Path, question: Question) -> dict[str, Any]:
 def notes(run: Run) -> list[dict[str, Any]]:
     """What the diagnosis found: one message each, and whether it is over."""
     found = run.read_json("notes.json").get("notes")
-    whole = [note for note in found if isinstance(note, dict)] if isinstance(found, list) else []
-    return [{"message": str(note.get("message", "")), "over": bool(note.get("over"))} for note in whole]
+    valid = [note for note in found if isinstance(note, dict)] if isinstance(found, list) else []
+    return [{"message": str(note.get("message", "")), "over": bool(note.get("over"))} for note in valid]
 
 
 def curve(folder: Path, question: Question) -> dict[str, Any]:
@@ -117,9 +117,9 @@ def limit(folder: Path, name: str, path: Path) -> dict[str, Any] | None:
     own = Run(path).read_json("bench.json")
     if number(own.get("limit")) is not None:
         return {**own, "run": name}
-    for other, place in runs.find(folder).items():
-        if (place / "bench.json").exists() and as_fast(place, path):
-            found = Run(place).read_json("bench.json")
+    for other, other_path in runs.find(folder).items():
+        if (other_path / "bench.json").exists() and as_fast(other_path, path):
+            found = Run(other_path).read_json("bench.json")
             if number(found.get("limit")) is not None:
                 return {**found, "run": other}
     return None

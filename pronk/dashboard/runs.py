@@ -44,7 +44,7 @@ def overview(path: Path) -> dict[str, Any]:
 
 @functools.lru_cache(4096)
 def returns(path: Path, _: tuple[int, ...]) -> tuple[float | int | None, list[float | int]]:
-    """The best return and a small curve of returns. The second argument tells one content of the file from the next."""
+    """The best return and a small curve of returns. The second argument makes the cache notice a change of the file."""
     run = Run(path)
     known = [value for line in run.metrics if (value := number(line.get("episode_return"))) is not None]
     return number(run.best_return), json_lines.thinned(known, SPARKS)

@@ -33,8 +33,8 @@ def as_atari(config: EnvConfig) -> EnvConfig:
     return config.model_copy(update={"id": "atari", "game": settings["game"], "atari": atari})
 
 
-def told(config: EnvConfig, played: EnvConfig) -> str:
-    """Return the line that tells the user how the id is played."""
+def describe_change(config: EnvConfig, played: EnvConfig) -> str:
+    """Return a line for the user: how the id is played."""
     atari = played.atari
     colours = "gray" if atari.grayscale else "colour"
     return (

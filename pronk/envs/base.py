@@ -73,9 +73,9 @@ def make_env(config: Config | ResolvedConfig, count: int) -> VectorEnv:
     if own:
         env = make(settings, count)
         if name != config.env.id:
-            from pronk.envs.ale_ids import told
+            from pronk.envs.ale_ids import describe_change
 
-            env.spec = dataclasses.replace(env.spec, notes=(told(config.env, settings),))
+            env.spec = dataclasses.replace(env.spec, notes=(describe_change(config.env, settings),))
     else:
         env = make(settings, count, TIMEOUT_SHARE * config.actors.timeout_seconds)
     return with_extra_inputs(env, config)

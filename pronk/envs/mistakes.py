@@ -1,4 +1,4 @@
-"""What goes wrong when a user's environment is made, told in one line with the fix."""
+"""Explains mistakes in the user's environment: one line each, with the fix."""
 
 from __future__ import annotations
 

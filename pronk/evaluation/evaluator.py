@@ -143,9 +143,9 @@ class Evaluator:
 
     def _silent_seconds(self) -> float:
         """Since the process last reported, while it has a task; while it starts, which may take long, 0."""
-        if self._task is None or not self._process.has_spoken:
+        if self._task is None or not self._process.has_reported:
             return 0.0
-        return time.monotonic() - max(self._process.heard_at, self._task_at)
+        return time.monotonic() - max(self._process.last_message_at, self._task_at)
 
     def _poll(self) -> None:
         """Record what the process reports, and restart it if it died or hangs. Give up where it keeps failing."""

@@ -1,39 +1,26 @@
-"""Learner 0: waits for the others, merges their contributions, and tells all of them when one leaves."""
+"""Learner 0: waits for the others, merges their contributions, and ends all of them when one leaves."""
 
 from __future__ import annotations
 
 import contextlib
 import hmac
 import secrets
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
-
 from pronk import __version__
-from pronk.learners.base import Contribution, GroupEnded, Waiting
+from pronk.learners.base import Contribution, GroupEnded
 from pronk.learners.collective import backend_for
-from pronk.learners.distributed import (
-    EXPLAIN_SECONDS,
-    JOIN_SECONDS,
-    KEY,
-    POLL_SECONDS,
-    DistributedGroup,
-    LongWait,
-    device_of,
-    first_line,
-)
+from pronk.learners.distributed import JOIN_SECONDS, KEY, POLL_SECONDS, DistributedGroup, LongWait
 from pronk.learners.local_learners import LocalLearners
 from pronk.learners.peer_channel import SEND_SECONDS, PeerChannel, listen
 from pronk.learners.rendezvous import Rendezvous
 from pronk.processes.channel import ChannelClosed, ready
-from pronk.processes.interrupts import Interrupted, Interrupts
+from pronk.processes.interrupts import Interrupted
 from pronk.processes.messages import (
     Begin,
-    Combined,
     Contributed,
     Hello,
     JoinAt,
@@ -79,7 +66,7 @@ class Coordinator(DistributedGroup):
         self._local: LocalLearners | None = None
         self._welcome = Welcome("", "", reduction)
         self._logs = Path()
-        self._gathering = self._left = False
+        self._gathering = False
         self._channels: dict[int, PeerChannel] = {}
         self._received: dict[int, Message] = {}  # what each learner sent for the present exchange, by rank
 
@@ -94,25 +81,15 @@ class Coordinator(DistributedGroup):
         """Set what every learner gets when it joins, and the log folder of those that are started here."""
         self._welcome, self._logs = Welcome(config, run, self.reduction), logs
 
-    def begin(
-        self, state: dict[str, Any], tensors: list[Tensor], interrupts: Interrupts, waiting: Waiting
-    ) -> dict[str, Any]:
-        """See `LearnerGroup`."""
-        self._interrupts, self._waiting = interrupts, waiting
+    def _agree(self, state: dict[str, Any], host: str, device: str) -> tuple[Begin, str]:
         self._gather()
-        devices = [device_of(tensors)]
+        devices = [(host, device)]
         for message in self._all_others():
             assert isinstance(message, Ready)
             devices.append((message.host, message.device))
-        backend = backend_for(devices)
-        self._send_all(Begin(state, backend))
-        self._connect(backend, next(iter(self._channels.values())).own_host, tensors)
-        return state
-
-    def check(self) -> None:
-        """See `LearnerGroup`."""
-        if not self._left:
-            self._receive(0.0)
+        begin = Begin(state, backend_for(devices))
+        self._send_all(begin)
+        return begin, next(iter(self._channels.values())).own_host
 
     def exchange(self, mine: Contribution) -> Contribution:
         """See `DistributedGroup`."""
@@ -123,15 +100,10 @@ class Coordinator(DistributedGroup):
         if any(part.version != mine.version for part in parts):
             raise Failure(f"the learners are at different versions: {[part.version for part in parts]}")
         merged = Contribution.merged(parts, self.reduction)
-        self._send_all(Combined(list(merged)))
+        self._send_all(Contributed(list(merged)))
         return merged
 
-    def leave(self, outcome: str, message: str | None = None) -> None:
-        """See `LearnerGroup`."""
-        if self._left:
-            return
-        self._left = True
-        leaving = Leaving(outcome, message)
+    def _send_leaving(self, leaving: Leaving) -> None:
         self._send_all(leaving)
         if not self._gathering:  # learners that have not joined yet find it in the store
             with contextlib.suppress(RuntimeError):
@@ -207,7 +179,6 @@ class Coordinator(DistributedGroup):
         return [received[rank] for rank in range(1, self.count)]
 
     def _receive(self, seconds: float) -> None:
-        """Handle what the others sent. Raises `GroupEnded` when one leaves or is gone."""
         by_channel = {channel: rank for rank, channel in self._channels.items()}
         for channel in ready(list(by_channel), seconds):
             rank = by_channel[channel]
@@ -232,16 +203,13 @@ class Coordinator(DistributedGroup):
 
     def _lost(self, rank: int, closed: ChannelClosed) -> GroupEnded:
         how = self._local.how_it_ended(rank) if self._local else f"{self._channels[rank].other_host}: {closed}"
-        return GroupEnded("failed", f"learner {rank} is gone ({how}); --resume continues from the last checkpoint")
+        return GroupEnded("failed", f"learner {rank} is gone ({how}); resume the run to continue")
 
-    def _explain(self, error: RuntimeError) -> GroupEnded:
+    def _find_lost(self) -> GroupEnded | None:
         """The learner that is gone has closed its channel; the others only report that the all-reduce failed."""
-        deadline = time.monotonic() + EXPLAIN_SECONDS
-        while time.monotonic() < deadline:
-            for rank, channel in self._channels.items():
-                try:
-                    channel.receive()
-                except ChannelClosed as closed:
-                    return self._lost(rank, closed)
-            time.sleep(POLL_SECONDS)
-        return GroupEnded("failed", f"the learners lost their connection: {first_line(error)}")
+        for rank, channel in self._channels.items():
+            try:
+                channel.receive()
+            except ChannelClosed as closed:
+                return self._lost(rank, closed)
+        return None

@@ -1,4 +1,4 @@
-"""What learner 0 and the others share: a step that combines their gradients, and how long they wait."""
+"""What learner 0 and the others share: how they begin, combine their gradients, wait for one another and leave."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from pronk.learners.collective import Collective, collective
 from pronk.learners.rendezvous import Rendezvous
 from pronk.metrics import Experience
 from pronk.processes.interrupts import Interrupts
+from pronk.processes.messages import Begin, Leaving
 
 KEY = "pronk"  # under which learner 0 leaves the port and the token of its channel in the store
 POLL_SECONDS = 0.05  # how often a learner that waits for others checks for interrupts
@@ -45,12 +46,33 @@ class DistributedGroup:
         self._collective: Collective | None = None
         self._interrupts = Interrupts()
         self._waiting: Waiting = contextlib.nullcontext
+        self._left = False
 
     def __enter__(self) -> Any:
         return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         self._stack.close()
+
+    def begin(
+        self, state: dict[str, Any], tensors: list[Tensor], interrupts: Interrupts, waiting: Waiting
+    ) -> dict[str, Any]:
+        """See `LearnerGroup`."""
+        self._interrupts, self._waiting = interrupts, waiting
+        begin, own_host = self._agree(state, socket.gethostname(), str(tensors[0].device))
+        self._connect(begin.backend, own_host, tensors)
+        return begin.state
+
+    def check(self) -> None:
+        """See `LearnerGroup`."""
+        if not self._left:
+            self._receive(0.0)
+
+    def leave(self, outcome: str, message: str | None = None) -> None:
+        """See `LearnerGroup`."""
+        if not self._left:
+            self._left = True
+            self._send_leaving(Leaving(outcome, message))
 
     def step(
         self, learner: LearnerLike, batch: BatchLike, learning_rate: float, meanwhile: Callable[[], None]
@@ -73,10 +95,6 @@ class DistributedGroup:
         fresh = played_by_present_weights(learner, batch)
         with self._waiting():
             return self.exchange(Contribution.of(batch.arrays, {}, learner.version, fresh)).experience
-
-    def exchange(self, mine: Contribution) -> Contribution:
-        """Wait until every gradient is ready; return all contributions, merged. Raises `GroupEnded`."""
-        raise NotImplementedError
 
     def add_gradients(self, gradients: Tensor, mine: Contribution, merged: Contribution) -> Report:
         """Overwrite the gradients with those of all batches side by side; return the report with their norm.
@@ -104,13 +122,34 @@ class DistributedGroup:
             raise self._explain(error) from None
 
     def _explain(self, error: RuntimeError) -> GroupEnded:
-        """Return which learner is gone, after an all-reduce failed."""
+        """Return which learner is gone, after an all-reduce failed. That may be known only a moment later."""
+        deadline = time.monotonic() + EXPLAIN_SECONDS
+        while time.monotonic() < deadline:
+            if end := self._find_lost():
+                return end
+            time.sleep(POLL_SECONDS)
+        return GroupEnded("failed", f"the learners lost their connection: {first_line(error)}")
+
+    # What differs between learner 0 and the others.
+
+    def exchange(self, mine: Contribution) -> Contribution:
+        """Wait until every gradient is ready; return all contributions, merged. Raises `GroupEnded`."""
         raise NotImplementedError
 
+    def _agree(self, state: dict[str, Any], host: str, device: str) -> tuple[Begin, str]:
+        """Wait until all learners are ready. Return how they begin, and the address at which others reach this one."""
+        raise NotImplementedError
 
-def device_of(tensors: list[Tensor]) -> tuple[str, str]:
-    """Return this machine's name and the device that this learner computes on."""
-    return socket.gethostname(), str(tensors[0].device)
+    def _receive(self, seconds: float) -> None:
+        """Handle what has come; wait up to `seconds` for it. Raises `GroupEnded` when a learner leaves or is gone."""
+        raise NotImplementedError
+
+    def _send_leaving(self, leaving: Leaving) -> None:
+        raise NotImplementedError
+
+    def _find_lost(self) -> GroupEnded | None:
+        """Return why the group has ended, if that is known."""
+        raise NotImplementedError
 
 
 def first_line(error: Exception) -> str:

@@ -30,13 +30,12 @@ class LocalLearners:
         try:
             self._supervisor.start()
         except BaseException:
-            self.__exit__()
+            self._supervisor.stop()
             raise
         return self
 
-    def __exit__(self, *error: object) -> None:
-        """Wait for the learners, which are about to end, and kill those that do not."""
-        self._supervisor.__exit__(*error)
+    def __exit__(self, *_: object) -> None:
+        self._supervisor.stop()
 
     def watch(self, ranks: Sequence[int]) -> None:
         """Raise the cause if one of these learners has ended."""

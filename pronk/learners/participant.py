@@ -1,4 +1,4 @@
-"""A learner other than 0: joins learner 0, gets everything from it, and steps when learner 0 says so."""
+"""A learner other than 0: joins learner 0, gets everything from it, and steps when learner 0 is ready."""
 
 from __future__ import annotations
 
@@ -9,40 +9,16 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from torch import Tensor
-
 from pronk import __version__
-from pronk.learners.base import Contribution, GroupEnded, Waiting
-from pronk.learners.distributed import (
-    EXPLAIN_SECONDS,
-    JOIN_SECONDS,
-    KEY,
-    POLL_SECONDS,
-    DistributedGroup,
-    LongWait,
-    device_of,
-    first_line,
-)
+from pronk.learners.base import Contribution, GroupEnded
+from pronk.learners.distributed import JOIN_SECONDS, KEY, POLL_SECONDS, DistributedGroup, LongWait, first_line
 from pronk.learners.peer_channel import SEND_SECONDS, PeerChannel
 from pronk.learners.rendezvous import Rendezvous
+from pronk.processes import messages
 from pronk.processes.channel import ChannelClosed
-from pronk.processes.interrupts import Interrupts
-from pronk.processes.messages import (
-    Begin,
-    Combined,
-    Contributed,
-    Hello,
-    JoinAt,
-    Leaving,
-    Message,
-    Notice,
-    Ready,
-    Welcome,
-    decode,
-)
 from pronk.types import Failure
 
-Expected = TypeVar("Expected", bound=Message)
+Expected = TypeVar("Expected", bound=messages.Message)
 
 
 def connect_to_store(rendezvous: Rendezvous, say: Callable[[str], None]) -> Any:
@@ -85,22 +61,21 @@ class Participant(DistributedGroup):
         """Join learner 0; `say` gets a line while it does not answer."""
         try:
             store = connect_to_store(rendezvous, say)
-            found = decode(store.get(KEY))
-            if isinstance(found, Leaving):
+            found = messages.decode(store.get(KEY))
+            if isinstance(found, messages.Leaving):
                 raise GroupEnded(found.outcome, found.message)
-            assert isinstance(found, JoinAt)
+            assert isinstance(found, messages.JoinAt)
             self._channel = PeerChannel(socket.create_connection((rendezvous.host, found.port)))
-            self._channel.send(Hello(rendezvous.rank, found.token, __version__), SEND_SECONDS)
+            self._channel.send(messages.Hello(rendezvous.rank, found.token, __version__), SEND_SECONDS)
         except (OSError, RuntimeError, ChannelClosed) as error:
             where = f"{rendezvous.host}:{rendezvous.port}"
             raise Failure(f"learner 0 at {where} is gone ({first_line(error)})") from None
         super().__init__(rendezvous, store)
-        self._left = False
-        self._inbox: deque[Message] = deque()
+        self._inbox: deque[messages.Message] = deque()
 
-    def welcome(self) -> Welcome:
+    def welcome(self) -> messages.Welcome:
         """Wait for what learner 0 announces."""
-        message = self._wait_for(Welcome)
+        message = self._wait_for(messages.Welcome)
         self.reduction = message.reduction
         return message
 
@@ -111,33 +86,19 @@ class Participant(DistributedGroup):
 
     def say(self, text: str) -> None:
         """Show the user a line, through learner 0."""
-        self._send(Notice(text))
+        self._send(messages.Notice(text))
 
-    def begin(
-        self, state: dict[str, Any], tensors: list[Tensor], interrupts: Interrupts, waiting: Waiting
-    ) -> dict[str, Any]:
-        """See `LearnerGroup`."""
-        self._interrupts, self._waiting = interrupts, waiting
-        self._send(Ready(*device_of(tensors)))
-        begin = self._wait_for(Begin)
-        self._connect(begin.backend, self._channel.own_host, tensors)
-        return begin.state
-
-    def check(self) -> None:
-        """See `LearnerGroup`."""
-        if not self._left:
-            self._receive(0.0)
+    def _agree(self, state: dict[str, Any], host: str, device: str) -> tuple[messages.Begin, str]:
+        self._send(messages.Ready(host, device))
+        return self._wait_for(messages.Begin), self._channel.own_host
 
     def exchange(self, mine: Contribution) -> Contribution:
         """See `DistributedGroup`. Learner 0 may have replied already, so an interrupt only asks it to end the run."""
-        self._send(Contributed(list(mine)))
-        return Contribution.from_plain(self._wait_for(Combined).contribution)
+        self._send(messages.Contributed(list(mine)))
+        return Contribution.from_plain(self._wait_for(messages.Contributed).contribution)
 
-    def leave(self, outcome: str, message: str | None = None) -> None:
-        """See `LearnerGroup`."""
-        if not self._left:
-            self._left = True
-            self._send(Leaving(outcome, message))
+    def _send_leaving(self, leaving: messages.Leaving) -> None:
+        self._send(leaving)
 
     def _wait_for(self, kind: type[Expected]) -> Expected:
         """Wait for the next message, which has to be of this kind."""
@@ -152,25 +113,23 @@ class Participant(DistributedGroup):
         return message
 
     def _receive(self, seconds: float) -> None:
-        """Take what came. Raises `GroupEnded` when that is the next message: one before it still counts."""
+        """See `DistributedGroup`. What learner 0 sent before it left is handled first."""
         try:
             self._inbox.extend(self._channel.receive(seconds))
         except ChannelClosed as closed:
             if not self._inbox:
                 raise GroupEnded("failed", f"learner 0 is gone ({self._channel.other_host}: {closed})") from None
-        if self._inbox and isinstance(self._inbox[0], Leaving):
+        if self._inbox and isinstance(self._inbox[0], messages.Leaving):
             raise GroupEnded(self._inbox[0].outcome, self._inbox[0].message)
 
-    def _send(self, message: Message) -> None:
+    def _send(self, message: messages.Message) -> None:
         with contextlib.suppress(ChannelClosed):  # `_receive` finds that
             self._channel.send(message, SEND_SECONDS)
 
-    def _explain(self, error: RuntimeError) -> GroupEnded:
-        """Learner 0 knows who is gone."""
-        deadline = time.monotonic() + EXPLAIN_SECONDS
+    def _find_lost(self) -> GroupEnded | None:
+        """Learner 0 knows which learner is gone."""
         try:
-            while time.monotonic() < deadline:
-                self._receive(POLL_SECONDS)
+            self._receive(0.0)
         except GroupEnded as end:
             return end
-        return GroupEnded("failed", f"the learners lost their connection: {first_line(error)}")
+        return None

@@ -16,7 +16,7 @@ import torch
 
 from pronk.config import LossConfig
 from pronk.losses.base import LossTerms
-from pronk.losses.corrections import CORRECTIONS
+from pronk.losses.corrections import CORRECTIONS, upgoing
 from pronk.losses.impala import REWARD_CLIPS
 from pronk.types import Unroll, Value
 
@@ -45,6 +45,8 @@ class AppoLoss:
         next_target = torch.cat([targets.value[1:], estimate[-1:]])
         next_value = torch.lerp(estimate[1:], next_target, config.lambda_)
         advantage = (reward + discount * next_value - estimate[:-1]) * counts
+        if config.upgo_cost:
+            advantage += config.upgo_cost * upgoing(batch.valid, discount, reward, estimate[:-1], estimate[-1])
         value.observe(targets.value, advantage, batch.valid)
 
         steps = counts.sum().clamp(min=1.0)

@@ -96,6 +96,26 @@ def one_step(log_rho: Tensor, *inputs: Tensor, pg_rho_bar: float | None = 1.0, *
     return targets._replace(advantage=clipped(log_rho.exp(), pg_rho_bar) * targets.advantage)
 
 
+@torch.no_grad()
+def upgoing(valid: Tensor, discount: Tensor, reward: Tensor, value: Tensor, bootstrap: Tensor) -> Tensor:
+    """Compute the advantages of UPGO (AlphaStar, 2019), whose returns follow only what went better than expected.
+
+        G_t = r_t + gamma_t (G_{t+1}  if r_{t+1} + gamma_{t+1} V(x_{t+2}) >= V(x_{t+1})  else  V(x_{t+1}))
+
+    `valid` is [T, B] bool; the others are as in `vtrace`. Returns G_t - V(x_t), [T, B], zero where a step is not valid.
+    """
+    next_value = torch.cat([value[1:], bootstrap.unsqueeze(0)])
+    one_step_return = reward + discount * next_value
+    better = valid & (one_step_return >= value)
+    follows = bootstrap  # what is expected from x_{t+1} on
+    returns = []
+    for t in reversed(range(reward.shape[0])):
+        went_up = reward[t] + discount[t] * follows
+        returns.append(went_up)
+        follows = torch.where(better[t], went_up, value[t])
+    return (torch.stack(returns[::-1]) - value) * valid
+
+
 def clipped(ratio: Tensor, bar: float | None) -> Tensor:
     """Return min(bar, ratio)."""
     return ratio.clamp(max=LARGEST_RATIO if bar is None else bar)

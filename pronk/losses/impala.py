@@ -10,7 +10,7 @@ from torch import Tensor
 
 from pronk.config import LossConfig
 from pronk.losses.base import LossTerms
-from pronk.losses.corrections import CORRECTIONS, SCORES
+from pronk.losses.corrections import CORRECTIONS, SCORES, clipped, upgoing
 from pronk.types import Unroll, Value
 
 
@@ -45,6 +45,10 @@ class ImpalaLoss:
         discount = self._config.discount * batch.discount
         estimate = value.estimate.detach()
         targets = self._correct(log_rho, discount, reward, estimate[:-1], estimate[-1], **self._bars)
+        if self._config.upgo_cost:
+            upgo = upgoing(batch.valid, discount, reward, estimate[:-1], estimate[-1])
+            weighted = self._config.upgo_cost * clipped(log_rho.exp(), self._config.pg_rho_bar) * upgo
+            targets = targets._replace(advantage=targets.advantage + weighted)
         value.observe(targets.value, targets.advantage, batch.valid)
 
         counts = batch.valid.to(estimate.dtype)

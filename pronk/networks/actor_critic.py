@@ -87,7 +87,7 @@ class ActorCritic(Network):
 
 
 def without_mask(observation: Tree) -> Tree:
-    """The observation less its `action_mask`, which speaks of the actions, not of the situation."""
+    """Return the observation without its `action_mask`, which describes the actions, not the situation."""
     if not isinstance(observation, dict):
         return observation
     return {key: part for key, part in observation.items() if key != "action_mask"}

@@ -177,7 +177,7 @@ def conv_stack(inputs: int, *layers: tuple[int, int, int]) -> nn.Module:
 
 
 def can_be_image(spec: ArraySpec) -> bool:
-    """Whether an entry is an image to somebody who asked for an image torso: any array of rank 3 or 4 is."""
+    """Return whether an image torso can take an entry: any array of rank 3 or 4."""
     return is_image(spec) or (len(spec.shape) in (3, 4) and not spec.categories)
 
 

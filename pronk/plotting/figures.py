@@ -33,7 +33,7 @@ class Panel(NamedTuple):
 
 RETURN = "episode_return"
 PANELS = {
-    "return": Panel(RETURN, "Return (mean of 100 episodes)"),
+    "return": Panel(RETURN, "Mean return of recent episodes"),
     "throughput": Panel("steps_per_second", "Throughput (steps/s)"),
     "lag": Panel("policy_lag", "Policy lag (updates)"),
     "entropy": Panel("entropy", "Entropy (nats)"),
@@ -73,7 +73,7 @@ class Options:
 
 
 def draw(groups: list[Group], options: Options) -> Figure:
-    """The picture: the return on top and the rest below it, or one panel per environment."""
+    """Draw the figure: the return on top and the other panels below it, or one panel per environment."""
     from matplotlib.figure import Figure
 
     environments = list(dict.fromkeys(group.environment for group in groups))

@@ -1,1 +1,1 @@
-"""Child processes: how they are started, watched and ended, and how they tell what went wrong."""
+"""Child processes: how they are started, watched and ended, and how they report what went wrong."""

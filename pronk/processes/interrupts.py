@@ -32,12 +32,14 @@ class Interrupts:
 
     def __init__(self, say: Callable[[str], None] = lambda message: None) -> None:
         self._say = say
-        self._requested = self._at_once = self._announced = False
+        self.requested = False
+        """Whether a signal came."""
+        self._at_once = self._announced = False
         self._number = signal.SIGINT
         self._terminals: list[int] = []
         self._before: dict[int, Any] = {}
         self.look: Callable[[], None] = lambda: None
-        """Also called by `check`: raises an `Interrupted` of its own when somebody else asks for the end."""
+        """Also called by `check`: raises a subclass of `Interrupted` when the run is to end for another reason."""
 
     def __enter__(self) -> Interrupts:
         if threading.current_thread() is threading.main_thread():  # elsewhere Python allows no handlers
@@ -53,23 +55,18 @@ class Interrupts:
 
     def check(self) -> None:
         """Raise `Interrupted` if a signal came."""
-        if self._requested:
+        if self.requested:
             self.announce()
             raise Interrupted
         self.look()
 
     def announce(self) -> None:
         """Say that the run is being saved, if a signal came and nothing was said yet."""
-        if self._requested and not self._announced:
+        if self.requested and not self._announced:
             self._announced = True
             again = "; Ctrl-C again abandons" if self._number == signal.SIGINT else f" ({self._number.name})"
             with contextlib.suppress(OSError, RuntimeError):  # a handler may interrupt another print
                 self._say(f"saving{again}")
-
-    @property
-    def requested(self) -> bool:
-        """Whether a signal came."""
-        return self._requested
 
     @contextlib.contextmanager
     def at_once(self) -> Iterator[None]:
@@ -84,13 +81,13 @@ class Interrupts:
     def _note(self, number: int, frame: FrameType | None) -> None:
         if number == signal.SIGHUP:
             self._detach()
-        if self._requested and number == signal.SIGHUP:
+        if self.requested and number == signal.SIGHUP:
             return
-        if self._requested:
+        if self.requested:
             if os.isatty(1):
                 os.write(1, SHOW_CURSOR)  # a live display had hidden it
             os._exit(INTERRUPTED)  # the actors end with this process
-        self._requested, self._number = True, signal.Signals(number)
+        self.requested, self._number = True, signal.Signals(number)
         if self._at_once:
             self.announce()
             raise Interrupted

@@ -1,20 +1,23 @@
-"""Every message that processes send one another: dataclasses of plain values, each one line of JSON on its way."""
+"""Every message that processes send one another: dataclasses of plain values, each sent as one line of JSON."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, dataclass_transform
 
 
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
 class Message:
-    """Base of all messages. A subclass is a frozen dataclass; its name is the kind of message on the wire."""
+    """Base of all messages. Every subclass is made a frozen dataclass; its name is the kind of message on the wire."""
+
+    def __init_subclass__(cls) -> None:
+        dataclass(frozen=True)(cls)
 
 
 # ---- to the child
 
 
-@dataclass(frozen=True)
 class Run(Message):
     """The first message to every child: what to run."""
 
@@ -29,7 +32,6 @@ class Run(Message):
     """Process id."""
 
 
-@dataclass(frozen=True)
 class Evaluate(Message):
     """To the evaluator: play with this checkpoint."""
 
@@ -41,12 +43,10 @@ class Evaluate(Message):
 # ---- from the child
 
 
-@dataclass(frozen=True)
 class Alive(Message):
     """A sign of progress."""
 
 
-@dataclass(frozen=True)
 class Failed(Message):
     """The child cannot continue."""
 
@@ -56,7 +56,6 @@ class Failed(Message):
     """Of the user's input: trying again would not help."""
 
 
-@dataclass(frozen=True)
 class Listening(Message):
     """The gateway accepts actors."""
 
@@ -65,7 +64,6 @@ class Listening(Message):
     """For the learner's own actors, where that is another address."""
 
 
-@dataclass(frozen=True)
 class ActorJoined(Message):
     """An actor plays through the gateway."""
 
@@ -75,7 +73,6 @@ class ActorJoined(Message):
     """Actors that play through the gateway now."""
 
 
-@dataclass(frozen=True)
 class ActorLeft(Message):
     """An actor no longer plays through the gateway."""
 
@@ -83,7 +80,6 @@ class ActorLeft(Message):
     playing: int
 
 
-@dataclass(frozen=True)
 class Evaluated(Message):
     """An evaluation is done."""
 
@@ -94,7 +90,6 @@ class Evaluated(Message):
 # ---- between `pronk launch` or a Ray driver and a process on another machine (cluster/)
 
 
-@dataclass(frozen=True)
 class RunCommand(Message):
     """To a process runner: start a `pronk` command."""
 
@@ -110,12 +105,10 @@ class RunCommand(Message):
     """For a restart: arguments to use if the run directory has a checkpoint. One without is removed."""
 
 
-@dataclass(frozen=True)
 class Stop(Message):
     """To a process runner: let the process save its work and end."""
 
 
-@dataclass(frozen=True)
 class RunnerReady(Message):
     """A process runner waits for its command."""
 
@@ -127,30 +120,23 @@ class RunnerReady(Message):
     """What users call the machine, if the runner knows it."""
 
 
-@dataclass(frozen=True)
 class Started(Message):
     """The process runs."""
 
-    pid: int
     shared: bool
     """Whether both machines have the same run directory."""
 
 
-@dataclass(frozen=True)
 class Joined(Message):
     """This actor plays for its learner."""
 
-    actor: int
 
-
-@dataclass(frozen=True)
 class Output(Message):
     """A line that the process printed."""
 
     line: str
 
 
-@dataclass(frozen=True)
 class FileChunk(Message):
     """A part of a file in the run directory."""
 
@@ -163,21 +149,18 @@ class FileChunk(Message):
     last: bool
 
 
-@dataclass(frozen=True)
 class FileRemoved(Message):
     """A file in the run directory is gone."""
 
     path: str
 
 
-@dataclass(frozen=True)
 class FilesPresent(Message):
     """All files that were in the run directory at the first scan."""
 
     paths: list[str]
 
 
-@dataclass(frozen=True)
 class Exited(Message):
     """The process has ended. The runner's last message."""
 
@@ -185,9 +168,8 @@ class Exited(Message):
     """As `subprocess.Popen.returncode`: negative for a signal."""
 
 
-@dataclass(frozen=True)
 class RunnerLost(Message):
-    """The connection to the runner is lost. Made on this side."""
+    """The connection to the runner is lost. Never sent: made where the connection ended."""
 
     reason: str
 
@@ -195,7 +177,6 @@ class RunnerLost(Message):
 # ---- between learner 0 and the others
 
 
-@dataclass(frozen=True)
 class JoinAt(Message):
     """Left by learner 0 in the store where learners find one another: the port of its channel."""
 
@@ -203,7 +184,6 @@ class JoinAt(Message):
     token: str = field(repr=False)
 
 
-@dataclass(frozen=True)
 class Hello(Message):
     """To learner 0: the first message of another learner."""
 
@@ -213,7 +193,6 @@ class Hello(Message):
     """Of Pronk."""
 
 
-@dataclass(frozen=True)
 class Welcome(Message):
     """From learner 0: what is trained."""
 
@@ -225,7 +204,6 @@ class Welcome(Message):
     """Of the loss."""
 
 
-@dataclass(frozen=True)
 class Ready(Message):
     """To learner 0: the learner is built, on this device of this machine."""
 
@@ -233,7 +211,6 @@ class Ready(Message):
     device: str
 
 
-@dataclass(frozen=True)
 class Begin(Message):
     """From learner 0: connect, and continue from this state."""
 
@@ -242,28 +219,19 @@ class Begin(Message):
     """Of torch.distributed."""
 
 
-@dataclass(frozen=True)
 class Contributed(Message):
-    """To learner 0: the gradient is ready. The fields of a `learners.base.Contribution`."""
+    """To learner 0: the gradient is ready. From learner 0: every gradient is ready; add them up."""
 
     contribution: list[Any]
+    """The fields of a `learners.base.Contribution`; from learner 0, of the merged one."""
 
 
-@dataclass(frozen=True)
-class Combined(Message):
-    """From learner 0: every gradient is ready; add them up. The merged contribution."""
-
-    contribution: list[Any]
-
-
-@dataclass(frozen=True)
 class Notice(Message):
     """A line for the user, who watches learner 0."""
 
     text: str
 
 
-@dataclass(frozen=True)
 class Leaving(Message):
     """Both ways: this learner ends, and so does the run."""
 

@@ -94,9 +94,9 @@ class SupervisedProcess:
         self.lives = 0
         self.process: subprocess.Popen[bytes] | None = None
         """None between two lives."""
-        self.heard_at = 0.0
+        self.last_message_at = 0.0
         """Time of the last message, or of the start if there was none."""
-        self.has_spoken = False
+        self.has_reported = False
         """Whether any message came in this life: on a busy machine a start may take long."""
         self._channel: Channel | None = None
         self._restarts = Restarts(spec.policy)
@@ -117,8 +117,8 @@ class SupervisedProcess:
         start = spec.prepare(self.lives)
         run = Run(spec.name, spec.program, start.job, self.lives, os.getpid())
         self.lives += 1
-        self.has_spoken = False
-        self._started_at = self.heard_at = time.monotonic()
+        self.has_reported = False
+        self._started_at = self.last_message_at = time.monotonic()
         try:
             with start.inherited:
                 self.process, self._channel = child.start(run, spec.log, start.descriptors)
@@ -186,7 +186,7 @@ class SupervisedProcess:
         except ChannelClosed:  # it ends, or is dead
             return []
         if messages:
-            self.heard_at, self.has_spoken = time.monotonic(), True
+            self.last_message_at, self.has_reported = time.monotonic(), True
         self._reported = next((one for one in messages if isinstance(one, Failed)), self._reported)
         return [one for one in messages if not isinstance(one, Alive | Failed)]
 
@@ -211,17 +211,15 @@ class SupervisedProcess:
 
 
 class Supervisor:
-    """Several children that are watched together. A `with` block: leaving it ends them all."""
+    """Several children that are watched and ended together."""
 
     def __init__(self, children: Sequence[SupervisedProcess], grace_seconds: float) -> None:
         """`grace_seconds`: for all of them to end by themselves when their channels are closed."""
         self.children, self._grace = children, grace_seconds
         self._watched_at = -math.inf
 
-    def __enter__(self) -> Supervisor:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def stop(self) -> None:
+        """Ask every child to end, and kill those that have not ended within the grace."""
         deadline = time.monotonic() + self._grace
         for one in self.children:
             one.close_channel()

@@ -1,6 +1,6 @@
 """The checkpoints of a run: the last K, and the best.
 
-    checkpoints/000000123456.pt    named after its environment steps; the newest is what a resumed run goes on from
+    checkpoints/000000123456.pt    named after its environment steps; a resumed run continues from the newest
     checkpoints/best.pt            the one with the highest return (of the evaluator, where there is one)
     checkpoints/evaluating.pt      a second name of the one that the evaluator plays now, which keeps it from deletion
 

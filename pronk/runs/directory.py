@@ -48,14 +48,8 @@ class RunDirectory:
     def create(cls, config: Config, path: Path | None, name: str) -> RunDirectory:
         """Make a new one at `path`, which must not be in use, or at runs/NAME-DATE-TIME."""
         text = config.to_shared_yaml().encode()
-        try:
-            if path is None:
-                path = make_new(RUNS, f"{plain_name(name)}-{time.strftime('%Y%m%d-%H%M%S')}")
-            cls.refuse_used(path)
-            run = cls(path)
-            run.make_folders()
-        except OSError as error:
-            raise UserError(f"cannot make the run directory {path or RUNS}: {error.strerror}") from None
+        run = cls(claim(path, name))
+        run.make_folders()
         write_atomically(run.config, text)
         return run
 
@@ -144,6 +138,18 @@ def newest_run_of(source: str) -> RunDirectory:
     if not runs:
         raise UserError(f"no run of {source} under {RUNS}/ yet; train it first, or name a run directory")
     return RunDirectory(runs[0].path)
+
+
+def claim(path: Path | None, name: str) -> Path:
+    """Make an empty run directory: at `path`, which must not be in use, or at runs/NAME-DATE-TIME."""
+    try:
+        if path is None:
+            return make_new(RUNS, f"{plain_name(name)}-{time.strftime('%Y%m%d-%H%M%S')}")
+        RunDirectory.refuse_used(path)
+        path.mkdir(parents=True, exist_ok=True)
+        return path
+    except OSError as error:
+        raise UserError(f"cannot make the run directory {path or RUNS}: {error.strerror}") from None
 
 
 def make_new(parent: Path, name: str) -> Path:

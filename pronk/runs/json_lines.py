@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 T = TypeVar("T")
-READ_WHOLE = 1024  # bytes per line asked for: up to this length, everything is read
-GLANCE = 4 * 1024  # bytes read at one place; a line of metrics has about 450
+BYTES_PER_LINE = 1024  # a file with up to so many bytes per requested line is read completely
+GLANCE = 4 * 1024  # bytes per read; a line of metrics has about 450
 LONGEST_LINE = 1024 * 1024  # bytes; longer lines: not a metrics file
 
 
@@ -34,20 +34,20 @@ class Stretch(NamedTuple):
 NOTHING = Stretch([], 0, 0, False)
 
 
-def read(path: Path, points: int, start: int = 0, whole: int = 0) -> Stretch:
+def read(path: Path, points: int, start: int = 0, complete_below: int = 0) -> Stretch:
     """Return about `points` lines between `start` and the end of the file, the first and the last among them.
 
-    If there are at most `whole` bytes, all lines are returned.
+    If there are at most `complete_below` bytes, all lines are returned.
     """
     try:
         with open(path, "rb", buffering=0) as file:
             status = os.fstat(file.fileno())
             end = last_line_end(file, start, status.st_size)
-            if end - start > max(whole, READ_WHOLE * points):
+            if end - start > max(complete_below, BYTES_PER_LINE * points):
                 return Stretch(glance(file, points, start, end), end, status.st_ino, sampled=True)
             file.seek(start)
             lines = parse_all(read_exactly(file, end - start))
-            most = len(lines) if end - start <= whole else points
+            most = len(lines) if end - start <= complete_below else points
             return Stretch(thinned(lines, most), end, status.st_ino, sampled=len(lines) > most)
     except OSError:
         return NOTHING
@@ -56,13 +56,13 @@ def read(path: Path, points: int, start: int = 0, whole: int = 0) -> Stretch:
 def read_all(path: Path) -> list[dict[str, Any]]:
     """Return every line; for files that are never long."""
     try:
-        return parse_all(whole_lines(path.read_bytes(), from_start=True))
+        return parse_all(complete_lines(path.read_bytes(), from_start=True))
     except OSError:
         return []
 
 
 def follow(path: Path, points: int, file: int, after: int) -> tuple[Stretch, bool]:
-    """Return what was appended since `after`, and True; or the whole file and False, if it was rewritten meanwhile."""
+    """Return what was appended since `after`, and True; or the complete file and False, if it was rewritten."""
     try:
         status = path.stat()
     except OSError:
@@ -94,7 +94,7 @@ def glance(file: BinaryIO, points: int, start: int, end: int) -> list[dict[str, 
     lines, seen = [], -1
     for number in range(points):
         at, text = line_after(file, start + (end - start) * number // points)
-        if seen < at < end:  # else lines are longer than the places are apart
+        if seen < at < end:  # else this line was read before: it is longer than the distance between two positions
             seen = at
             if (line := parse(text)) is not None:
                 lines.append(line)
@@ -110,22 +110,22 @@ def last_between(file: BinaryIO, start: int, end: int) -> dict[str, Any] | None:
     while True:
         begin = max(start, end - length)
         file.seek(begin)
-        text = whole_lines(read_exactly(file, end - begin), begin == start)
+        text = complete_lines(read_exactly(file, end - begin), begin == start)
         found = next((line for part in reversed(text.split(b"\n")) if (line := parse(part)) is not None), None)
         if found is not None or begin == start or length > LONGEST_LINE:
             return found
         length *= 4
 
 
-def line_after(file: BinaryIO, place: int) -> tuple[int, bytes]:
-    """Return position and text of the first line that begins at or after `place`. Usually one small read."""
-    before = max(0, place - 1)  # the end of a line may stand just before the place
+def line_after(file: BinaryIO, position: int) -> tuple[int, bytes]:
+    """Return position and text of the first line that begins at or after `position`. Usually one small read."""
+    before = max(0, position - 1)  # the line before may end just there
     file.seek(before)
     text, found = b"", 0
     while len(text) < LONGEST_LINE and (chunk := file.read(GLANCE)):
         text += chunk
-        found = 0 if place == 0 else text.find(b"\n") + 1
-        if (found or place == 0) and (end := text.find(b"\n", found)) >= 0:
+        found = 0 if position == 0 else text.find(b"\n") + 1
+        if (found or position == 0) and (end := text.find(b"\n", found)) >= 0:
             return before + found, text[found:end]
     return before + len(text), b""
 
@@ -152,7 +152,7 @@ def read_exactly(file: BinaryIO, count: int) -> bytes:
     return b"".join(parts)
 
 
-def whole_lines(text: bytes, from_start: bool) -> bytes:
+def complete_lines(text: bytes, from_start: bool) -> bytes:
     """Drop an incomplete line at the end, and, unless `from_start`, the one at the beginning."""
     text = text[: text.rfind(b"\n") + 1]
     return text if from_start else text.partition(b"\n")[2]

@@ -29,9 +29,9 @@ from pronk.types import UserError
 RUNS = Path("runs")
 DEPTH = 3  # folders to look into: runs/sweep/group/run-1
 ENDED = ("finished", "solved", "interrupted", "failed")  # the outcomes of a summary.json
-WHOLE = 2 * 2**20  # bytes of metrics that are read completely; of a longer file, about LINES lines are
+COMPLETE_BYTES = 2 * 2**20  # bytes of metrics that are read completely; of a longer file, about LINES lines are
 LINES = 2_000
-WINDOW = 100  # episodes behind a return that counts as the best; as in metrics.py
+ENOUGH_EPISODES = 100  # before a mean return counts as the best; as in returns.py
 
 
 @dataclass(frozen=True)
@@ -64,12 +64,12 @@ class Run:
     @cached_property
     def metrics(self) -> list[dict[str, Any]]:
         """The lines of metrics.jsonl, oldest first; of a long file a part, evenly spread, with its last line."""
-        return json_lines.read(self.path / "metrics.jsonl", LINES, whole=WHOLE).lines
+        return json_lines.read(self.path / "metrics.jsonl", LINES, complete_below=COMPLETE_BYTES).lines
 
     @cached_property
     def evaluations(self) -> list[dict[str, Any]]:
         """The lines of eval.jsonl, likewise; none where the run was not evaluated."""
-        return json_lines.read(self.path / "eval.jsonl", LINES, whole=WHOLE).lines
+        return json_lines.read(self.path / "eval.jsonl", LINES, complete_below=COMPLETE_BYTES).lines
 
     @cached_property
     def last(self) -> dict[str, Any]:
@@ -96,15 +96,15 @@ class Run:
 
     @property
     def failure(self) -> str | None:
-        """Why a failed run failed, where it says so."""
+        """Why a failed run failed, if its summary has the reason."""
         reason = self.summary.get("failure") if self.state == "failed" else None
         return reason if isinstance(reason, str) and reason else None
 
     @cached_property
     def best_return(self) -> float | None:
-        """The highest mean return over 100 episodes (over fewer, where there never were so many)."""
+        """The highest `episode_return`, not counting the first 100 episodes (unless there never were so many)."""
         lines = [line for line in self.metrics if is_number(line.get("episode_return"))]
-        full = [line for line in lines if number(line.get("episodes")) >= WINDOW]
+        full = [line for line in lines if number(line.get("episodes")) >= ENOUGH_EPISODES]
         return max((line["episode_return"] for line in full or lines), default=None)
 
     @property
@@ -200,7 +200,7 @@ def find_runs(names: list[str]) -> list[Run]:
 
 @functools.lru_cache(4096)
 def read_config(path: Path, _: tuple[int, ...]) -> dict[str, Any]:
-    """The mapping in a config.yaml. The second argument tells one content of the file from the next."""
+    """The mapping in a config.yaml. The second argument makes the cache notice a change of the file."""
     try:
         tree = plain_yaml.parse(path.read_text(encoding="utf-8"), plain_yaml.FastLoader)
     except (OSError, ValueError, yaml.YAMLError):
@@ -244,7 +244,7 @@ def is_locked(path: Path) -> bool:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
-    except OSError:  # a file system without locks, on which nobody trains
+    except OSError:  # a file system without locks cannot be trained on
         return False
     finally:
         os.close(descriptor)

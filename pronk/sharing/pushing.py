@@ -30,7 +30,8 @@ SCORES = ("episodes", "mean", "std", "min", "max", "mean_length", "human_normali
 class Pushed(NamedTuple):
     """Where the policy is now, its files and its scores."""
 
-    place: str
+    address: str
+    """A URL or a folder."""
     files: list[Path]
     scores: dict[str, Any]
 
@@ -57,8 +58,8 @@ def push(run: str | Path, repo: str, *, best: bool = False, episodes: int = 20, 
     with tempfile.TemporaryDirectory(prefix="pronk-push-") as temporary:
         folder = Path(temporary)
         scores = gather(directory, folder, repo, best, episodes)
-        place = send(folder, repo, public)
-    return Pushed(place, [Path(name) for name in FILES], scores)
+        address = send(folder, repo, public)
+    return Pushed(address, [Path(name) for name in FILES], scores)
 
 
 def refuse_foreign(folder: Path) -> None:

@@ -19,7 +19,7 @@ class Sink(Protocol):
 
 @runtime_checkable
 class EvaluationSink(Sink, Protocol):
-    """A sink that wants to hear of evaluations, too."""
+    """A sink that also receives evaluations."""
 
     def evaluated(self, line: dict[str, Any]) -> None:
         """One line of eval.jsonl."""

@@ -1,6 +1,6 @@
 """MLflow. Its own environment variables decide where to: MLFLOW_TRACKING_URI, MLFLOW_EXPERIMENT_NAME, ...
 
-A resumed training goes on with the same run there: its id is kept in the run directory.
+A resumed training continues the same run there: its id is kept in the run directory.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Iterator
 from typing import Any
 
+from pronk.config.trees import flat
 from pronk.sinks.outside import Facts, numbers, remembered
 
 AT_ONCE = 100  # parameters in one request: MLflow's own limit
-# Their defaults would try for many minutes; a program that has trained wants to end.
+# By default MLflow retries for many minutes, which would keep a finished training from ending.
 IMPATIENT = {"MLFLOW_HTTP_REQUEST_TIMEOUT": "10", "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1"}
 LONGEST = 500  # characters of a parameter's value that every store takes
 
@@ -35,13 +35,13 @@ class MLflow:
 
         self._client, known = MlflowClient(), self._facts.path / "mlflow.id"
         identity = remembered(known)
-        if identity is None or not self._go_on(identity):
+        if identity is None or not self._continue_run(identity):
             identity = self._begin()
             known.write_text(identity + "\n")
         self._identity = identity
         return self
 
-    def _go_on(self, identity: str) -> bool:
+    def _continue_run(self, identity: str) -> bool:
         """Open the run of a resumed training again; False if the store does not have it."""
         from mlflow.exceptions import MlflowException
 
@@ -55,7 +55,7 @@ class MLflow:
         from mlflow.entities import Param
 
         run = self._client.create_run(self._experiment(), run_name=self._facts.name)
-        parameters = [Param(key, str(value)[:LONGEST]) for key, value in flat(self._facts.config)]
+        parameters = [Param(key, str(value)[:LONGEST]) for key, value in flat(self._facts.config).items()]
         for start in range(0, len(parameters), AT_ONCE):
             self._client.log_batch(run.info.run_id, params=parameters[start : start + AT_ONCE])
         return run.info.run_id
@@ -88,12 +88,3 @@ class MLflow:
         now, step = int(time.time() * 1000), int(line["env_steps"])
         points = [Metric(group + name, value, now, step) for name, value in numbers(line).items()]
         self._client.log_batch(self._identity, metrics=points)
-
-
-def flat(tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """`section.key`, value."""
-    if isinstance(tree, dict) and tree:
-        for key, part in tree.items():
-            yield from flat(part, f"{path}.{key}" if path else str(key))
-    else:
-        yield path, tree

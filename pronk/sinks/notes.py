@@ -1,4 +1,4 @@
-"""notes.json: what the diagnosis found in the metrics, for the dashboard; always whole."""
+"""notes.json: what the diagnosis found in the metrics, for the dashboard. Replaced in one step."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from pronk.types import UserError
 TABLE = {"wandb": "pronk.sinks.wandb:WeightsAndBiases", "mlflow": "pronk.sinks.mlflow:MLflow"}
 MOST_LINES = 10_000  # queued for a slow service: hours of metrics
 PATIENCE_SECONDS = 60.0  # for a sink to send what is queued when training is over
-QUIET_SECONDS = 3.0  # of these, before the user is told
+QUIET_SECONDS = 3.0  # of these, before the user is notified
 
 
 class Facts(NamedTuple):
@@ -84,19 +84,19 @@ class Outside:
             self._lines.put_nowait(task)
         except queue.Full:
             self._problem = self._problem or "too slow; some lines are lost"
-            if task is None:  # the end must be heard
+            if task is None:  # the thread must get it, or it would never end
                 self._lines.get_nowait()
                 self._lines.put_nowait(None)
 
     def _work(self) -> None:
         try:
             with self._make() as sink:
-                self._problem = self._problem or getattr(sink, "problem", None)  # it can go on, but differently
+                self._problem = self._problem or getattr(sink, "problem", None)  # it works, but not as configured
                 while (task := self._lines.get()) is not None:
                     kind, line = task
                     if hasattr(sink, kind):
                         getattr(sink, kind)(line)
-        except (Exception, SystemExit) as error:  # of somebody else's package: anything may come
+        except (Exception, SystemExit) as error:  # of another package: anything may be raised
             lines = str(error).strip().splitlines()
             self._problem = lines[0] if lines else type(error).__name__
 

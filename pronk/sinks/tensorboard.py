@@ -16,7 +16,7 @@ EVALUATION_CURVES = ("mean", "std", "min", "max", "mean_length", "human_normalis
 class TensorBoard:
     """Writes an event file, without tensorboard's writing thread: an error is raised where it happens.
 
-    A resumed run hides what lies beyond the step it goes on from.
+    A resumed run hides what lies beyond the step it continues from.
     """
 
     def __init__(self, folder: Path, first_step: int) -> None:

@@ -1,6 +1,6 @@
 """Weights & Biases. Its own environment variables decide where to: WANDB_PROJECT, WANDB_ENTITY, WANDB_MODE=offline, ...
 
-A resumed training goes on with the same run there: its id is kept in the run directory. Where the service cannot be
+A resumed training continues the same run there: its id is kept in the run directory. Where the service cannot be
 reached, the run is kept in the run directory, for `wandb sync`.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from pronk.sinks.outside import Facts, numbers, remembered
 
-# Their defaults are 90 s and for ever; a program that has trained wants to end.
+# By default wandb waits 90 s or without limit, which would keep a finished training from ending.
 SETTINGS = {"init_timeout": 8.0, "finish_timeout": 12.0}
 QUIET = {"silent": True, "console": "off", "disable_code": True, "disable_git": True}
 
@@ -78,5 +78,5 @@ def has_account() -> bool:
     try:
         wandb.setup(settings=wandb.Settings(silent=True))
         return bool(wandb.login(prompt=False, verify=False))
-    except TypeError:  # before 0.25 or so it cannot be told not to ask
+    except TypeError:  # before 0.25 or so there is no way to keep it from asking
         return bool(wandb.api.api_key)

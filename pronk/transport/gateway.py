@@ -64,12 +64,12 @@ class Rules:
 class Gateway:
     """Sessions on one side, one socket to the learner on the other."""
 
-    def __init__(self, rules: Rules, ticket: Ticket, log: GatewayLog, tell: Callable[[Message], None]) -> None:
-        self.rules, self.log, self._tell = rules, log, tell
+    def __init__(self, rules: Rules, ticket: Ticket, log: GatewayLog, send: Callable[[Message], None]) -> None:
+        self.rules, self.log, self._send = rules, log, send
         self.slots = Slots(map_memory(ticket.unrolls), rules.layout)
         self._exchange = ParameterExchange(map_memory(ticket.parameters), rules.parameters_nbytes)
         self._learner = socket.socket(fileno=ticket.socket)
-        self._free: list[int] = []  # last in, first out: touches as little memory as possible
+        self._free = ticket.free  # last in, first out: touches as little memory as possible
         self._owners: dict[int, Session] = {}
         self._queue: list[asyncio.Future[int]] = []  # sessions that wait for a slot
         self._sessions: set[Session] = set()
@@ -91,7 +91,7 @@ class Gateway:
         own_port = server.add_insecure_port(own_address) if own_address else None
         await server.start()
         own = f"{own_address.rpartition(':')[0]}:{own_port}" if own_address else None
-        self._tell(Listening(f"{address.rpartition(':')[0]}:{port}", own))
+        self._send(Listening(f"{address.rpartition(':')[0]}:{port}", own))
         try:
             await self._over.wait()
             for session in self._sessions:
@@ -145,7 +145,7 @@ class Gateway:
     def joined(self, session: Session) -> None:
         """Report that this actor plays from now on."""
         self.log.write(f"actor {session.index} joins: {session.name}")
-        self._tell(ActorJoined(session.index, session.name, self._playing()))
+        self._send(ActorJoined(session.index, session.name, self._playing()))
 
     def left(self, session: Session, why: str) -> None:
         """Free its number. What it sent stays."""
@@ -155,7 +155,7 @@ class Gateway:
         if session.playing:
             session.playing = False
             self.log.write(f"actor {session.index} leaves: {session.name}; {why}")
-            self._tell(ActorLeft(session.index, self._playing()))
+            self._send(ActorLeft(session.index, self._playing()))
 
     def _playing(self) -> int:
         return sum(session.playing for session in self._sessions)

@@ -237,16 +237,17 @@ def describe_failure(details: str) -> str:
     details = details.rpartition("last error: ")[2]
     if "handshake failed" in details.lower():
         for sign, meaning in {
-            "CERTIFICATE_VERIFY_FAILED": "the learner's certificate is not signed by an authority that is trusted here "
-            "(--ca), or is of another name (--server-name)",
-            "WRONG_VERSION_NUMBER": "the learner does not speak TLS there; on a network that is trusted: --insecure",
-            "CERTIFICATE_REQUIRED": "the learner requires a certificate: --cert and --key",
+            "CERTIFICATE_VERIFY_FAILED": "the learner's certificate has another name (server_name), or is not signed "
+            "by an authority that is trusted here (ca)",
+            "WRONG_VERSION_NUMBER": "the learner does not use TLS there; on a network that you trust, do without "
+            "(insecure)",
+            "CERTIFICATE_REQUIRED": "the learner requires a certificate and its private key",
         }.items():
             if sign in details:
                 return meaning
     for sign, meaning in {
         "Connection refused": "nothing listens there",
-        "Socket closed": "it closed the connection at once (does the learner use TLS? --ca)",
+        "Socket closed": "it closed the connection at once; does the learner use TLS (ca)?",
         "Domain name not found": "there is no host of that name",
     }.items():
         if sign in details:

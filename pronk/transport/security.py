@@ -81,16 +81,16 @@ def actor_credentials(
     if port == 0:
         raise UserError(f"{address}: a port is required; `pronk learner` prints it when it listens")
     if (certificate is None) != (private_key is None):
-        raise UserError("--cert and --key belong together; only one of them is given")
+        raise UserError("a certificate and its private key belong together; only one of them is given")
     if insecure and ca:
-        raise UserError("--insecure and --ca contradict one another")
-    authority = read_file(ca, "--ca")
+        raise UserError("a certificate authority (ca) has no use without TLS (insecure); give only one of the two")
+    authority = read_file(ca, "certificate authority")
     if authority is None and not insecure and (certificate or not is_loopback(host)):
         authority = b""
     return Credentials(
-        token=read_token(token_file, "--token-file"),
-        certificate=read_file(certificate, "--cert"),
-        private_key=read_file(private_key, "--key"),
+        token=read_token(token_file, "token file"),
+        certificate=read_file(certificate, "certificate"),
+        private_key=read_file(private_key, "private key"),
         authority=authority,
         server_name=server_name,
     )
@@ -153,10 +153,10 @@ def refuse_used_address(address: str) -> None:
     """Raise UserError if the address is in use."""
     host, port = split_address(address)
     try:
-        family, kind, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        family, kind, _, _, found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         with socket.socket(family, kind) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(place)
+            probe.bind(found)
             probe.listen(1)
     except OSError as error:
         raise UserError(f"gateway.address: cannot listen on {address}: {error.strerror or error}") from None

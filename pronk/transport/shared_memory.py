@@ -42,11 +42,18 @@ class Ticket:
     unrolls: int
     parameters: int
     socket: int
+    busy: list[int]
+    """Slots that are not free yet. Not sent over the socket, whose buffer has no room for the many of a gateway."""
 
     @property
     def descriptors(self) -> list[int]:
         """For the process to inherit."""
         return [self.unrolls, self.parameters, self.socket]
+
+    @property
+    def free(self) -> list[int]:
+        """Slots that the process may fill at once."""
+        return sorted({*range(self.slots)} - {*self.busy})
 
 
 @dataclass
@@ -117,9 +124,7 @@ class SharedMemoryTransport:
         link.socket = ours
         self.restarted(actor)
         self._selector.register(ours, selectors.EVENT_READ, link)
-        free = [slot for slot in range(link.slots) if slot not in link.busy]
-        ours.sendall(b"".join(RECORD.pack(slot, actor) for slot in free))
-        ticket = Ticket(actor, link.slots, link.memory, self._parameters_memory, theirs.fileno())
+        ticket = Ticket(actor, link.slots, link.memory, self._parameters_memory, theirs.fileno(), sorted(link.busy))
         return ticket, contextlib.closing(theirs)
 
     def publish(self, parameters: Parameters) -> None:
@@ -205,7 +210,7 @@ class SharedMemoryActorPort:
         self._views = Slots(map_memory(ticket.unrolls), layout)
         self._parameters = ParameterExchange(map_memory(ticket.parameters), parameters_nbytes)
         self._socket = socket.socket(fileno=ticket.socket)
-        self._free: deque[int] = deque()
+        self._free = deque(ticket.free)
 
     def parameters(self) -> Parameters:
         """See `ActorPort`. Returns the same object until there are newer parameters."""

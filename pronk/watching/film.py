@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from pronk.runs.atomic import aside_of
 from pronk.types import Array, UserError
 
 if TYPE_CHECKING:
@@ -275,8 +276,3 @@ class Mp4:
             raise UserError(f"cannot write {self._path}: {problem.strerror}") from None
         finally:
             self._aside.unlink(missing_ok=True)
-
-
-def aside_of(path: Path) -> Path:
-    """Where a film is written until it is complete."""
-    return path.with_name(f"{path.name}.{os.getpid()}.tmp")

@@ -21,7 +21,7 @@ MOST_VIEWS = 9  # environments side by side, unless more are asked for
 FINAL_STEPS = 2_000  # of the clip at the end of a training
 MOST_NUMBERS = 8  # of an observation that is written out
 
-Tell = Callable[[str], None]
+Say = Callable[[str], None]
 
 
 class Scene(NamedTuple):
@@ -57,10 +57,10 @@ def watch(
     best: bool = False,
     seed: int = 1,
     text: bool = False,
-    tell: Tell = print,
+    say: Say = print,
     progress: Callable[[Scene], None] = lambda scene: None,
 ) -> Watched:
-    """Let a run's agent play: into a film (`video`, .mp4 or .gif), else in a window, else as text through `tell`.
+    """Let a run's agent play: into a film (`video`, .mp4 or .gif), else in a window, else as text through `say`.
 
     `grid` environments are played side by side, `steps` ends it early, `width` is in pixels, of the whole picture.
     """
@@ -88,8 +88,8 @@ def watch(
             if not text:
                 reason = no_window if drawable else "the environment draws no pictures"
                 hint = "; it can be filmed into a .gif" if drawable else ""
-                tell(f"{reason}: showing text instead{hint}")
-            trace(followed, filmed, tell)
+                say(f"{reason}: showing text instead{hint}")
+            trace(followed, filmed, say)
         else:
             with Window(f"pronk: {run}", fps or filmed.fps) as window:
                 for scene in followed:
@@ -185,20 +185,20 @@ def look_at(views: list[View], filmed: Filmed) -> None:
             view.picture = picture
 
 
-def trace(scenes: Iterator[Scene], filmed: Filmed, tell: Tell) -> None:
+def trace(scenes: Iterator[Scene], filmed: Filmed, say: Say) -> None:
     """Write one line per step of a single environment: action, reward, return, observation."""
-    tell(f"{'step':>6}  {'action':<12}{'reward':>9}{'return':>11}  observation")
+    say(f"{'step':>6}  {'action':<12}{'reward':>9}{'return':>11}  observation")
     for scene in scenes:
         view = scene.views[0]
         if scene.action is not None and scene.reward is not None:
             action = numbers(np.asarray(filmed.env.decode(scene.action)[0]))
             reward, score = score_text(float(scene.reward[0])), score_text(view.score)
             seen = digest(map_tree(lambda array: array[0], scene.observation))
-            tell(f"{view.step:>6}  {action:<12}{reward:>9}{score:>11}  {seen}")
+            say(f"{view.step:>6}  {action:<12}{reward:>9}{score:>11}  {seen}")
         if isinstance(view.picture, str):
-            tell(view.picture.rstrip())
+            say(view.picture.rstrip())
         for total, length in scene.ended:
-            tell(f"episode {view.episode} ended: return {score_text(total)} in {length:,} steps")
+            say(f"episode {view.episode} ended: return {score_text(total)} in {length:,} steps")
 
 
 def digest(observation: Tree) -> str:
@@ -221,7 +221,7 @@ def numbers(array: Array) -> str:
     return " ".join(f"{value:.4g}" for value in np.atleast_1d(array).reshape(-1).tolist())
 
 
-def film_final(run: Path, say: Tell) -> Path | None:
+def film_final(run: Path, say: Say) -> Path | None:
     """Film an episode of the final policy into the run's directory. A failure is reported, not raised."""
     folder = run / "videos"
     target = folder / f"final.{'mp4' if can_mp4() else 'gif'}"

@@ -130,7 +130,9 @@ def start_training(served):
     channel.send(RunCommand([*TRAIN, "--run-dir", "run"]))
     assert isinstance(next(messages), Started)
     time.sleep(1)
-    return channel, descendants_of(served.pid)
+    started = descendants_of(served.pid)
+    assert started
+    return channel, started
 
 
 def test_a_closed_connection_ends_the_process_with_a_checkpoint(served, tmp_path):
@@ -148,4 +150,5 @@ def test_a_killed_runner_takes_the_process_with_it(served):
     channel, started = start_training(served)
     served.kill()
     wait_until(lambda: not any(map(is_running, started)), 20, "the end of its process")
+    assert served.wait() == -signal.SIGKILL
     channel.close()

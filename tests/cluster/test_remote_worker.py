@@ -22,7 +22,7 @@ class Scripted:
         return messages
 
     def run(self, command):
-        self.messages.append(Started(7, shared=False))
+        self.messages.append(Started(shared=False))
 
     def stop(self):
         self.messages.append(Exited(130))
@@ -52,7 +52,7 @@ def test_an_actor_is_up_when_it_has_joined_not_when_it_was_started():
     worker.poll()
     assert worker.state is State.STARTED
     assert "actors: 0 of 1 up" in describe_hosts([], [worker])
-    process.messages.append(Joined(0))
+    process.messages.append(Joined())
     worker.poll()
     assert "actors: 1 of 1 up (alpha 1)" in describe_hosts([], [worker])
 
@@ -85,7 +85,7 @@ def test_a_learner_that_crashes_by_itself_is_not_restarted_however_long_it_ran(c
 def test_pauses_grow_until_it_was_up_again():
     worker, process = started()
     pauses = []
-    for messages in [(), (), (Joined(0),)]:
+    for messages in [(), (), (Joined(),)]:
         end(worker, process, *messages, RunnerLost("gone"))
         pauses.append(worker.pause_after_end())
         worker.restart_in(0.0)

@@ -250,8 +250,8 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_command_prints_or_writes_a_file_that_trains(file: Path) -> None:
     printed = command_line("convert", file.name)
     assert printed.code == 0
-    assert "model_para.actor.state_dim: no counterpart: the environment tells it" in printed.err
-    assert "# model_para.actor.state_dim: no counterpart: the environment tells it\n" in printed.out
+    assert "model_para.actor.state_dim: no counterpart: the environment defines it" in printed.err
+    assert "# model_para.actor.state_dim: no counterpart: the environment defines it\n" in printed.out
     written = command_line("convert", file.name, "--out", "mine.yaml")
     assert (written.code, written.err) == (0, printed.err)
     assert "pronk train mine.yaml" in written.out
@@ -266,13 +266,14 @@ def test_other_commands_say_to_convert_it(file: Path, arguments: list[str]) -> N
     ended = command_line(*arguments, file.name)
     assert (ended.code, ended.out) == (2, "")
     assert ended.err.startswith(f"error: {file.name} is a XingTian file")
-    assert f"pronk convert {file.name} --out mine.yaml" in ended.err
+    assert f"pronk convert {file.name} > mine.yaml" in ended.err
     assert ended.err.count("\n") == 1
     assert [path.name for path in Path().iterdir()] == [file.name]
 
 
 @pytest.mark.parametrize(
-    ("text", "words"), [("env: {id: catch}", ["no XingTian file", "alg_para"]), ("", ["empty"]), ("- 1", ["sections"])]
+    ("text", "words"),
+    [("env: {id: catch}", ["not a XingTian file", "alg_para"]), ("", ["empty"]), ("- 1", ["sections"])],
 )
 def test_a_file_of_another_kind_is_refused(file: Path, text: str, words: list[str]) -> None:
     file.write_text(text)

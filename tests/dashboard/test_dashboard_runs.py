@@ -47,7 +47,7 @@ def test_the_dashboard_and_pronk_runs_say_the_same(tmp_path: Path) -> None:
         assert shown == (run["state"], run["failure"], run["best_return"], run["env_steps"])
 
 
-def test_whoever_holds_the_lock_is_running(tmp_path: Path) -> None:
+def test_a_run_whose_lock_is_held_is_running(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", 5, "interrupted")
     with RunDirectory(run).locked():
         assert state_of(run) == "running"
@@ -66,8 +66,8 @@ def test_looking_never_keeps_a_training_from_starting(tmp_path: Path) -> None:
         thread.start()
     try:
         for _ in range(100):
-            with RunDirectory(run).locked():
-                pass
+            with RunDirectory(run).locked():  # raises UserError if a reader keeps it out
+                assert is_locked(run)
     finally:
         over.set()
         for thread in looking:
@@ -120,7 +120,7 @@ def test_no_content_of_any_file_breaks_the_answers(tmp_path: Path, what: str, co
         answers.curve(tmp_path, {"run": ["run"], "kind": ["evaluation"]}),
         answers.difference(tmp_path, {"run": ["run"]}),
     ):
-        json.dumps(answer, allow_nan=False)
+        assert json.loads(json.dumps(answer, allow_nan=False)) == answer
 
 
 def test_a_run_of_another_version_is_shown_as_far_as_it_is_understood(tmp_path: Path) -> None:

@@ -243,13 +243,13 @@ def test_a_chart_speaks_and_is_walked_with_arrows(driver: Any, folder: Path) -> 
     with visit(driver, folder) as page:
         page.open("run?run=whole%20%3Cb%3E%26")
         told = page.run("return document.querySelector('#learning .plot').ariaLabel")
-        assert told.startswith("Chart of Return over steps: last 100 episodes from ")
+        assert told.startswith("Chart of Return over steps: recent episodes from ")
         page.run("document.querySelector('#learning .plot').focus()")
         page.press(Keys.HOME)
         assert page.text("#learning .where") == "at 0 steps"
         page.press(Keys.ARROW_RIGHT)
         assert page.text("#learning .where") != "at 0 steps"
-        assert "last 100 episodes" in page.run("return document.querySelector('#learning [aria-live]').textContent")
+        assert "recent episodes" in page.run("return document.querySelector('#learning [aria-live]').textContent")
         assert page.text("#speed .where") == page.text("#learning .where"), "one cursor for all charts"
         page.run("document.querySelector('#learning details summary').click()")
         page.wait(

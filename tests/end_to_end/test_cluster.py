@@ -20,7 +20,7 @@ pytestmark = pytest.mark.timeout(600)
 def guests(board):
     """Actors of other machines, as the dashboard sees them."""
     actors = json.loads(board.read_text())["actors"] if board.exists() else []
-    return [one for one in actors if "127.0.0.1" in one["place"]]
+    return [one for one in actors if "127.0.0.1" in one["machine"]]
 
 
 @pytest.fixture
@@ -192,8 +192,11 @@ def memory_of(pid: int) -> int:
         (["actor", "nowhere"], "'nowhere' is not an address; write HOST:PORT"),
         (["actor", "127.0.0.1:0"], "a port is required"),
         (["actor", "127.0.0.1:1", "--give-up-after", "-1"], "--give-up-after"),
-        (["actor", "127.0.0.1:1", "--ca", "missing.pem"], "--ca: cannot read missing.pem: No such file"),
-        (["actor", "127.0.0.1:1", "--cert", "missing.pem"], "--cert and --key belong together"),
+        (
+            ["actor", "127.0.0.1:1", "--ca", "missing.pem"],
+            "certificate authority: cannot read missing.pem",
+        ),
+        (["actor", "127.0.0.1:1", "--cert", "missing.pem"], "a certificate and its private key belong together"),
         (["learner", "catch", "gateway.address=0.0.0.0:5050"], "gateway.insecure=true goes without"),
         (["learner", "catch", "gateway.address=5050"], "gateway.address must be a valid string, got 5050"),
         (["learner", "catch", "transport=local"], "gateway.address needs transport=shared_memory"),

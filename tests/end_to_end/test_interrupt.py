@@ -9,23 +9,21 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from processes import (
     SIZES,
-    STEPS_PER_UPDATE,
     SUPPORT,
     Training,
-    assert_monotone,
-    command_line,
+    assert_resumes,
+    assert_saved,
     read_metrics,
     read_summary,
+    trainings_at_once,
     wait_until,
 )
-
-from pronk.runs.directory import RunDirectory
 
 OFTEN = "run.log_every_seconds=0.1"
 SOON = 60.0  # seconds: a busy machine takes its time, and what hangs here hangs for an hour
@@ -33,7 +31,6 @@ SOON = 60.0  # seconds: a busy machine takes its time, and what hangs here hangs
 
 @pytest.fixture(scope="module")
 def trainings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Training]]:
-    """All at once, because most of their time goes into starting."""
     folder = tmp_path_factory.mktemp("interrupt")
     endless = (OFTEN, *SIZES, "actors.count=1", "run.stop_return=null", "run.total_steps=1e9")
     commands = {
@@ -43,21 +40,16 @@ def trainings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Tr
         "hanging_learner": ("faulty:SlowCatch", "loss=faulty:HangingLoss", "transport=local", *endless),
         "hanging_at_once": ("faulty:HangsInInit", "env.kwargs.after=0", *endless),
     }
-    with ExitStack() as stack:
-        started = {name: stack.enter_context(Training(folder / name, *command)) for name, command in commands.items()}
-        nohup = Training(folder / "nohup", "faulty:SlowCatch", *endless, within=("nohup",))
-        yield started | {"nohup": stack.enter_context(nohup)}
+    nohup = Training(folder / "nohup", "faulty:SlowCatch", *endless, within=("nohup",))
+    with nohup, trainings_at_once(folder, commands) as started:
+        yield started | {"nohup": nohup}
 
 
 def assert_orderly_end(training: Training) -> None:
     assert training.wait(SOON) == 130
     training.assert_nothing_left()
     assert "Traceback" not in training.err
-    summary = read_summary(training.path)
-    assert summary["outcome"] == "interrupted"
-    state, problems = RunDirectory.open(training.path).checkpoints.restore()
-    assert not problems
-    assert state["metrics"]["env_steps"] == summary["env_steps"] == training.metrics()[-1]["env_steps"]
+    assert_saved(training.path, "interrupted")
 
 
 def test_ctrl_c_of_a_terminal_ends_in_good_order_and_resume_goes_on(trainings: dict[str, Training]) -> None:
@@ -67,18 +59,8 @@ def test_ctrl_c_of_a_terminal_ends_in_good_order_and_resume_goes_on(trainings: d
     assert_orderly_end(training)
     assert "--resume" in training.out
     assert "saving; Ctrl-C again abandons\n" in training.err
-
-    before = read_summary(training.path)
-    goal = before["env_steps"] + 3200
-    changes = (f"run.total_steps={goal}", "transport=local")  # how data travels may change between resumes
-    ended = command_line("train", "catch", *changes, "--run-dir", training.path, "--resume", "--quiet")
-    assert ended.code == 0, ended.err
-    after = read_summary(training.path)
-    assert after["outcome"] == "finished"
-    assert after["env_steps"] >= goal
-    assert after["updates"] * STEPS_PER_UPDATE == after["env_steps"]
-    assert after["wall_seconds"] > before["wall_seconds"]
-    assert_monotone(read_metrics(training.path))
+    other = ("catch", "transport=local", "--run-dir", training.path)  # how data travels may change between resumes
+    assert_resumes(training.path, read_summary(training.path), *other)
 
 
 def test_sigterm_ends_in_good_order_even_while_an_environment_hangs(trainings: dict[str, Training]) -> None:
@@ -138,11 +120,7 @@ def test_a_terminal_that_is_closed_ends_the_run_in_good_order(tmp_path: Path) ->
     finally:
         process.kill()
         process.wait()
-    summary = read_summary(run)
-    assert summary["outcome"] == "interrupted"
-    state, problems = RunDirectory.open(run).checkpoints.restore()
-    assert not problems
-    assert state["metrics"]["env_steps"] == summary["env_steps"]
+    assert_saved(run, "interrupted")
 
 
 def test_second_ctrl_c_ends_at_once_even_where_the_learner_itself_hangs(trainings: dict[str, Training]) -> None:

@@ -22,11 +22,11 @@ from processes import (
     SUPPORT,
     Training,
     assert_monotone,
+    assert_resumes,
     checksum,
     checksummed_specs,
-    command_line,
-    read_metrics,
     read_summary,
+    trainings_at_once,
 )
 
 from pronk.layout import UnrollLayout
@@ -80,14 +80,13 @@ def wait_for_delivery(training: Training, actor: int, life: int) -> None:
 
 @pytest.fixture(scope="module")
 def trainings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Training]]:
-    """All at once, because most of their time goes into starting."""
     folder = tmp_path_factory.mktemp("kill")
     commands = {
         "playing": ("faulty:SlowCatch", "actors.count=2", "checkpoint.every_seconds=0.3", *ENDLESS),
         "hanging": ("faulty:HangsInStep", "env.kwargs.after=30", "env.vectorization=async", *ENDLESS, *ONE_OF_EACH),
     }
-    with ExitStack() as stack:
-        yield {name: stack.enter_context(Training(folder / name, *command)) for name, command in commands.items()}
+    with trainings_at_once(folder, commands) as started:
+        yield started
 
 
 def test_actors_and_their_processes_end_with_a_killed_learner_while_an_environment_hangs(
@@ -95,7 +94,10 @@ def test_actors_and_their_processes_end_with_a_killed_learner_while_an_environme
 ) -> None:
     training = trainings["hanging"]
     training.wait_until(lambda: training.lives(0) and "hanging" in training.lives(0)[0].log, "the hang")
-    kill_learner(training)
+    assert training.descendants(), "its actor, and the actor's environment"
+    training.send(signal.SIGKILL)
+    assert training.wait() == -signal.SIGKILL
+    training.assert_nothing_left()
 
 
 def test_actors_end_with_a_killed_learner_and_resume_goes_on_from_its_checkpoint(
@@ -105,28 +107,14 @@ def test_actors_end_with_a_killed_learner_and_resume_goes_on_from_its_checkpoint
     run = RunDirectory(playing.path)
     playing.wait_until(lambda: len(run.checkpoints.saved()) >= 2 and playing.metrics()[1:], "checkpoints")
     assert len(playing.descendants()) >= 2
-    kill_learner(playing)
+    playing.send(signal.SIGKILL)
+    assert playing.wait() == -signal.SIGKILL
+    playing.assert_nothing_left()
     saved = run.checkpoints.restore()[0]["metrics"]
     with open(run.metrics, "a") as file:
         file.write('{"wall_seconds": 1.5, "env_st')
-
-    goal = saved["env_steps"] + 3200
-    changes = (f"run.total_steps={goal}", "actors.count=1")
-    ended = command_line("train", "catch", *changes, "--run-dir", run.path, "--resume", "--quiet")
-    assert ended.code == 0, ended.err
-    lines, summary = read_metrics(run.path), read_summary(run.path)
-    assert_monotone(lines)
-    assert all(line["env_steps"] == line["updates"] * STEPS_PER_UPDATE for line in lines)
-    assert summary["outcome"] == "finished"
-    assert summary["env_steps"] >= goal
-    assert summary["episodes"] > saved["episodes"] > 0
-    assert summary["wall_seconds"] > saved["wall_seconds"] > 0
-
-
-def kill_learner(training: Training) -> None:
-    training.send(signal.SIGKILL)
-    assert training.wait() == -signal.SIGKILL
-    training.assert_nothing_left()
+    assert_resumes(run.path, saved, "catch", "actors.count=1", "--run-dir", run.path)
+    assert all(line["env_steps"] == line["updates"] * STEPS_PER_UPDATE for line in playing.metrics())
 
 
 SLOTS, ACTORS = 3, 3

@@ -66,18 +66,24 @@ def nothing_left():
     assert left_in_shared_memory() <= names
 
 
-def play(kind: str, steps: int, timeout: float = 60.0) -> None:
+def play(kind: str, steps: int, timeout: float = 60.0) -> set[Process]:
+    """Play, close, and return the processes of the environments."""
+    before = descendants_of(os.getpid())
     env = AsyncVector(partial(Trouble, kind), len(SEEDS), timeout)
+    processes = descendants_of(os.getpid()) - before
     try:
         env.reset(SEEDS)
         for _ in range(steps):
             env.step(np.zeros(len(SEEDS), np.int64))
     finally:
         env.close()
+    return processes
 
 
 def test_well_behaved_environments_play_and_end():
-    play("none", 50)
+    processes = play("none", 50)
+    assert len(processes) >= len(SEEDS)
+    assert not any(map(is_running, processes))
 
 
 def test_an_error_names_its_environment_and_the_line_that_raised():
@@ -113,7 +119,9 @@ def test_an_environment_that_hangs_is_named_with_its_stack(monkeypatch):
 
 def test_an_environment_that_does_not_close_is_ended(monkeypatch):
     monkeypatch.setattr(async_vector, "CLOSE_SECONDS", 0.3)
-    play("does not close", 1)
+    processes = play("does not close", 1)
+    assert len(processes) >= len(SEEDS)
+    assert not any(map(is_running, processes))
 
 
 class OldStep(Clock):

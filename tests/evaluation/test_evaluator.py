@@ -7,13 +7,12 @@ import os
 import re
 import signal
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from processes import Ended, Training, command_line, read_summary, refuse
+from processes import Ended, Training, command_line, read_summary, refuse, trainings_at_once
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from pronk.config import load_config, resolve
@@ -54,7 +53,6 @@ def lives(run: Path) -> list[int]:
 
 @pytest.fixture(scope="module")
 def trainings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Training]]:
-    """All at once, because most of their time goes into starting."""
     folder = tmp_path_factory.mktemp("evaluator")
     commands = {
         "killed": ("faulty:SlowCatch", *OFTEN, *ENDLESS, "actors.count=1", "--evaluate"),
@@ -63,8 +61,8 @@ def trainings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Tr
     }
     commands["raises"] += ("-t", "train_with_evaluate")
     commands["hangs"] += ("run.total_steps=3200", "--evaluate")
-    with ExitStack() as stack:
-        yield {name: stack.enter_context(Training(folder / name, *command)) for name, command in commands.items()}
+    with trainings_at_once(folder, commands) as started:
+        yield started
 
 
 @pytest.mark.timeout(4 * PATIENCE)

@@ -8,6 +8,7 @@ import torch
 from pronk.config import LossConfig
 from pronk.layout import UnrollLayout
 from pronk.losses import make_loss
+from pronk.losses.corrections import upgoing
 from pronk.networks.distributions import Categorical
 from pronk.networks.values import PlainValue
 from pronk.types import ActionSpec, ArraySpec, EnvSpec, map_unroll, unroll_specs
@@ -117,3 +118,18 @@ def test_an_overflowing_ratio_stays_finite():
     terms.total.backward()
     assert terms.total.isfinite()
     assert logits.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("name", ["appo", "impala"])
+def test_upgo_adds_its_own_advantages_to_the_policy_gradient(name):
+    logits, values = inputs()
+    batch = batch_of(logits.detach())
+
+    def policy_loss(cost):
+        loss = make_loss(LossConfig(name=name, upgo_cost=cost))
+        return loss(Categorical(logits), PlainValue(values), batch).metrics["policy_loss"].detach()
+
+    upgo = upgoing(batch.valid, 0.99 * batch.discount, batch.reward, values[:-1].detach(), values[-1].detach())
+    score = Categorical(logits).log_prob(batch.action) if name == "impala" else torch.ones(T, B)  # on-policy: ratio 1
+    added = -0.5 * float((score.detach() * upgo).mean())
+    assert float(policy_loss(0.5) - policy_loss(0.0)) == pytest.approx(added, rel=1e-4)

@@ -14,6 +14,7 @@ from pronk.losses.corrections import (
     SCORES,
     one_step,
     uncorrected,
+    upgoing,
     vtrace,
 )
 
@@ -206,3 +207,24 @@ def test_shapes_that_would_broadcast_are_refused(reward, bootstrap):
     array = torch.zeros(4, 2)
     with pytest.raises(AssertionError):
         vtrace(array, array, torch.zeros(reward), array, torch.zeros(bootstrap))
+
+
+def slow_upgo(valid, discount, reward, value, bootstrap):
+    """AlphaStar's upgoing return of each step of one column, by following the episode as long as it goes well."""
+    length, successor = len(reward), [*value[1:], bootstrap]
+
+    def upgoing_return(t):
+        goes_on = t + 1 < length and valid[t + 1] and reward[t + 1] + discount[t + 1] * successor[t + 1] >= value[t + 1]
+        return reward[t] + discount[t] * (upgoing_return(t + 1) if goes_on else successor[t])
+
+    return [(upgoing_return(t) - value[t]) * valid[t] for t in range(length)]
+
+
+@settings(deadline=None)
+@given(cases())
+def test_upgoing_advantages_are_those_of_following_the_episode(case):
+    valid = case.log_rho != INVALID
+    found = upgoing(valid, *case[1:])
+    for b in range(case.reward.shape[1]):
+        columns = (array[..., b].tolist() for array in (valid, *case[1:]))
+        assert found[:, b].tolist() == pytest.approx(slow_upgo(*columns))

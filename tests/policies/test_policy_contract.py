@@ -143,4 +143,4 @@ def test_the_seed_decides_what_is_sampled(made):
 def test_closing_twice_is_fine(made):
     policy, _, _ = made()
     policy.close()
-    policy.close()
+    assert policy.close() is None

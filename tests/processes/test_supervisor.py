@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -150,7 +151,7 @@ def test_a_hang_is_found_and_its_stack_is_in_the_message_and_in_the_log(bench: C
 
 def silent_after_first_message(child: SupervisedProcess) -> Callable[[], float]:
     """On a busy machine a start may take long."""
-    return lambda: time.monotonic() - child.heard_at if child.has_spoken else 0.0
+    return lambda: time.monotonic() - child.last_message_at if child.has_reported else 0.0
 
 
 def test_a_stopped_child_is_found_too(bench: Callable[..., Bench]) -> None:
@@ -206,7 +207,9 @@ def test_a_hang_is_found_though_the_log_was_removed(bench: Callable[..., Bench])
 
 def test_a_supervisor_watches_and_ends_several(tmp_path: Path) -> None:
     benches = [Bench(tmp_path / f"{number}.log", "echo") for number in range(3)]
-    with Supervisor([one.child for one in benches], SECONDS) as supervisor:
+    supervisor = Supervisor([one.child for one in benches], SECONDS)
+    with contextlib.ExitStack() as stack:
+        stack.callback(supervisor.stop)
         supervisor.start()
         pids = [one.pid() for one in benches]
         assert supervisor.watch()

@@ -96,9 +96,9 @@ def test_the_last_line_is_found_however_long_it_is(path: Path, width: int) -> No
 def test_a_stretch_is_given_whole_where_that_is_wanted(path: Path) -> None:
     lines = write(path, 300)
     size = path.stat().st_size
-    stretch = json_lines.read(path, 10, whole=size)
+    stretch = json_lines.read(path, 10, complete_below=size)
     assert (stretch.lines, stretch.sampled) == (lines, False)
-    assert len(json_lines.read(path, 10, whole=size - 1).lines) <= 11
+    assert len(json_lines.read(path, 10, complete_below=size - 1).lines) <= 11
 
 
 def test_a_line_that_never_ends_is_not_waited_for(path: Path) -> None:

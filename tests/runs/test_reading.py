@@ -12,7 +12,7 @@ from processes import SIZES, Training, command_line
 
 from pronk.runs import reading
 from pronk.runs.directory import RunDirectory
-from pronk.runs.reading import WHOLE, Run, find_run_path, find_runs, is_locked, runs_below
+from pronk.runs.reading import COMPLETE_BYTES, Run, find_run_path, find_runs, is_locked, runs_below
 from pronk.types import UserError
 
 # ---- reading
@@ -21,9 +21,9 @@ from pronk.types import UserError
 def test_of_a_long_record_lines_are_picked_evenly_and_of_a_shorter_one_none_is_left_out(tmp_path, monkeypatch):
     monkeypatch.setattr(reading, "LINES", 100)
     run, count = made_run(tmp_path / "run"), 20_000
-    for width, whole in ((WHOLE // count - 50, True), (WHOLE // count, False)):
+    for width, whole in ((COMPLETE_BYTES // count - 50, True), (COMPLETE_BYTES // count, False)):
         text = "".join(json.dumps({"n": n, "pad": "x" * width}) + "\n" for n in range(count))
-        assert (len(text) <= WHOLE) == whole
+        assert (len(text) <= COMPLETE_BYTES) == whole
         for name in ("metrics.jsonl", "eval.jsonl"):
             (run / name).write_text(text)
         read = Run(run)

@@ -45,8 +45,8 @@ ODD_LINES = {
 SINKS = ("jsonl", "tensorboard", "display", "plain")
 
 
-def make(kind: str, path: Path) -> Sink:
-    console = Console(file=io.StringIO(), force_terminal=kind == "display", width=120)
+def make(kind: str, path: Path, shown: io.StringIO) -> Sink:
+    console = Console(file=shown, force_terminal=kind == "display", width=120)
     match kind:
         case "jsonl":
             return JsonLines(path / "metrics.jsonl")
@@ -60,10 +60,12 @@ def make(kind: str, path: Path) -> Sink:
 @pytest.mark.parametrize("name", ODD_LINES)
 @pytest.mark.parametrize("kind", SINKS)
 def test_every_sink_takes_every_line(kind: str, name: str, tmp_path: Path) -> None:
-    with make(kind, tmp_path) as sink:
+    shown = io.StringIO()
+    with make(kind, tmp_path, shown) as sink:
         for _ in range(3):
             sink.write(line())
             sink.write(ODD_LINES[name])
+    assert shown.getvalue() or any(file.stat().st_size for file in tmp_path.rglob("*") if file.is_file())
 
 
 @pytest.mark.parametrize("name", ODD_LINES)

@@ -68,7 +68,7 @@ def add_the_rest(path: Path, actors: int = 2) -> None:
     notes = [{"message": "the learner waits; try <b>x=2</b>", "over": False}, {"message": "it was slow", "over": True}]
     (path / "notes.json").write_text(json.dumps({"notes": notes}))
     one = {"state": "ended", "unrolls": 800, "filled": 0, "slots": 2, "lives": 1, "pid": None, "silent_seconds": 0.0}
-    all_of_them = [{"actor": n, **one, "place": "this machine", "steps_per_second": 7e4 - n} for n in range(actors)]
+    all_of_them = [{"actor": n, **one, "machine": "this machine", "steps_per_second": 7e4 - n} for n in range(actors)]
     (path / "logs" / "actors.json").write_text(json.dumps({"time": 1.0, "running": False, "actors": all_of_them}))
     figures = {"env": 650e3, "inference": 410e3, "learner": 280e3, "limit": 265e3, "trained": 150e3, "efficiency": 0.57}
     (path / "bench.json").write_text(json.dumps({**figures, "cores": 2}))

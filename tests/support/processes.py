@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pronk.layout import UnrollLayout
+from pronk.runs.directory import RunDirectory
 from pronk.transport.shared_memory import SharedMemoryActorPort, Ticket
 from pronk.types import ActionSpec, ArraySpec, EnvSpec, Unroll, leaves, unroll_specs
 
@@ -147,6 +148,13 @@ class Training:
         self.wait_until(lambda: any(line["updates"] for line in self.metrics()), "the first line of metrics")
 
 
+@contextlib.contextmanager
+def trainings_at_once(folder: Path, commands: dict[str, tuple[str, ...]]) -> Iterator[dict[str, Training]]:
+    """Start several trainings together, because most of their time goes into starting."""
+    with contextlib.ExitStack() as stack:
+        yield {name: stack.enter_context(Training(folder / name, *command)) for name, command in commands.items()}
+
+
 class Ended(NamedTuple):
     """The exit code and output of a command."""
 
@@ -199,6 +207,30 @@ def assert_monotone(lines: list[dict[str, Any]]) -> None:
     for name in ("env_steps", "updates", "episodes", "wall_seconds"):
         values = [line[name] for line in lines]
         assert values == sorted(values), f"{name} decreases: {values}"
+
+
+def assert_saved(run: Path, outcome: str) -> None:
+    """The newest checkpoint, the summary and the last line of metrics agree."""
+    summary = read_summary(run)
+    assert summary["outcome"] == outcome
+    state, problems = RunDirectory.open(run).checkpoints.restore()
+    assert not problems
+    assert state["learner"]["version"] == state["metrics"]["updates"] == summary["updates"]
+    assert state["metrics"]["env_steps"] == summary["env_steps"] == read_metrics(run)[-1]["env_steps"]
+    assert summary["env_steps"] == summary["updates"] * STEPS_PER_UPDATE
+
+
+def assert_resumes(run: Path, before: dict[str, Any], *arguments: object) -> None:
+    """Resume a run with `pronk train ARGUMENTS`, ten updates further than `before` (a summary): its counters go on."""
+    goal = before["env_steps"] + 10 * STEPS_PER_UPDATE
+    ended = command_line("train", *arguments, f"run.total_steps={goal}", "--resume", "--quiet")
+    assert ended.code == 0, ended.err
+    assert_saved(run, "finished")
+    assert_monotone(read_metrics(run))
+    after = read_summary(run)
+    assert after["env_steps"] == goal
+    assert after["episodes"] > before["episodes"] > 0
+    assert after["wall_seconds"] > before["wall_seconds"] > 0
 
 
 def wait_until(condition: Callable[[], Any], seconds: float, what: str, training: Training | None = None) -> None:

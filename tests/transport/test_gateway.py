@@ -192,7 +192,7 @@ def test_tls_wants_the_right_certificates(tmp_path):
             Connection(served.address, Credentials("right"), 8.0)
         send(served.join())
         assert take(served) == [0.0]
-    with gateway() as served, pytest.raises(UserError, match="does not speak TLS"):
+    with gateway() as served, pytest.raises(UserError, match="does not use TLS"):
         Connection(served.address, Credentials(authority=certificate), 8.0)
 
 

@@ -278,6 +278,15 @@ def test_what_an_actor_sent_before_its_end_arrives_and_its_next_life_has_the_oth
         assert [as_bytes(unroll) for unroll in unrolls] == [filled(4), filled(5)]
 
 
+def test_a_gateway_may_have_more_slots_than_a_socket_can_announce():
+    """`gateway.max_actors` may be 100,000."""
+    with SharedMemoryTransport(LAYOUT, NBYTES, actors=0, slots=SLOTS, gateway_slots=SLOTS * 100_000) as transport:
+        connecting = threading.Thread(target=transport.connect, args=[0], daemon=True)
+        connecting.start()
+        connecting.join(PATIENCE)
+        assert not connecting.is_alive()
+
+
 READER = """
 import sys, time
 sys.path[:] = {path!r}

@@ -51,7 +51,7 @@ def shown(run, **options):
 def test_what_is_watched_is_what_is_evaluated(trained, memory):
     run = trained("own_parts:Diary", "env.kwargs={length: 23}", "optimiser.learning_rate=1e-12", *memory)
     for seed in (1, 2):
-        seen = watch(run, text=True, seed=seed, tell=lambda line: None)
+        seen = watch(run, text=True, seed=seed, say=lambda line: None)
         result = evaluate(run, 1, seed=seed)
         assert (seen.returns, seen.lengths) == (result.returns, result.lengths)
 
@@ -149,7 +149,7 @@ def test_atari_is_filmed_in_colour_while_the_agent_sees_its_own_frames(trained):
 
 def lines_of(run, **options):
     lines = []
-    seen = watch(run, tell=lines.append, **options)
+    seen = watch(run, say=lines.append, **options)
     return lines, seen
 
 
@@ -198,7 +198,7 @@ def test_a_window_shows_all_and_can_be_closed(trained, monkeypatch):
                 pygame.event.post(pygame.event.Event(pygame.QUIT))
 
     said = []
-    seen = watch(run, episodes=2, fps=100, progress=look, tell=said.append)
+    seen = watch(run, episodes=2, fps=100, progress=look, say=said.append)
     assert (said, seen.returns) == ([], [])
     assert sizes == [(482, 180)] * 3
     assert not pygame.display.get_init()

@@ -186,14 +186,14 @@ export class LineChart {
   }
 
   words() {
-    const told = this.lines.map((line) => {
+    const described = this.lines.map((line) => {
       const [first, last] = [line.y.findIndex((y) => y !== null && y !== undefined), lastOf(line)];
       if (last < 0) return `${line.name} has no values yet`;
       const values = line.y.filter((y) => y !== null && y !== undefined);
       const { format } = this.options;
       return `${line.name} from ${format(line.y[first])} to ${format(line.y[last])}, between ${format(Math.min(...values))} and ${format(Math.max(...values))}`;
     });
-    return `Chart of ${this.options.title} over ${this.axis?.label ?? "steps"}: ${told.join("; ") || "nothing yet"}. Arrow keys read values.`;
+    return `Chart of ${this.options.title} over ${this.axis?.label ?? "steps"}: ${described.join("; ") || "nothing yet"}. Arrow keys read values.`;
   }
 
   tabulate() {

@@ -71,7 +71,7 @@ export function actorTable(run) {
   const actors = run.actors.actors ?? [];
   if (!actors.length) return make("p", { class: "note card" }, "Not recorded: the run has not started its actors yet, or was made by an earlier version.");
   const fastest = Math.max(1, ...actors.map((one) => one.steps_per_second ?? 0));
-  const head = ["Actor", "State", "Steps/s", "Unrolls", "Slots filled", "Starts", "Place", "Log"];
+  const head = ["Actor", "State", "Steps/s", "Unrolls", "Slots filled", "Starts", "Machine", "Log"];
   const numbers = new Set(["Unrolls", "Starts"]);
   const rows = actors.map((one) => make("tr", {},
     make("th", { scope: "row" }, `${one.actor}`),
@@ -80,11 +80,11 @@ export function actorTable(run) {
     make("td", { class: "number" }, whole(one.unrolls)),
     make("td", {}, slots(one)),
     make("td", { class: "number" }, `${one.lives ?? "–"}`),
-    make("td", { class: "less" }, one.pid ? `${one.place}, pid ${one.pid}` : one.place ?? "–"),
-    make("td", { class: "less mono" }, one.place && one.place !== "this machine" ? "there" : `logs/actor-${String(one.actor).padStart(3, "0")}.log`)));
+    make("td", { class: "less" }, one.pid ? `${one.machine}, pid ${one.pid}` : one.machine ?? "–"),
+    make("td", { class: "less mono" }, one.machine && one.machine !== "this machine" ? "there" : `logs/actor-${String(one.actor).padStart(3, "0")}.log`)));
   const table = make("table", {},
     make("caption", { class: "unseen" }, "Actors"),
-    make("thead", {}, make("tr", {}, head.map((label) => make("th", { scope: "col", class: [numbers.has(label) ? "number" : "", ["Place", "Log"].includes(label) ? "less" : ""].join(" ").trim() || null }, label)))),
+    make("thead", {}, make("tr", {}, head.map((label) => make("th", { scope: "col", class: [numbers.has(label) ? "number" : "", ["Machine", "Log"].includes(label) ? "less" : ""].join(" ").trim() || null }, label)))),
     make("tbody", {}, rows));
   return make("div", { class: "card scroll", tabindex: "0", role: "region", "aria-label": "Table of actors" }, table);
 }

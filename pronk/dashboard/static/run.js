@@ -46,7 +46,7 @@ function drawCurves() {
   const axis = AXES[byId("axis").value];
   const goal = run.goal === null ? [] : [{ y: run.goal, label: `goal ${short(run.goal)}` }];
   const played = evaluationLine();
-  charts.return.show([line("last 100 episodes", "episode_return"), ...(played ? [played] : [])], axis, goal);
+  charts.return.show([line("recent episodes", "episode_return"), ...(played ? [played] : [])], axis, goal);
   charts.length.show([line("steps", "episode_length")], axis);
   charts.entropy.show([line("nats", "entropy", { colour: 2 })], axis);
   charts.loss.show([line("mean", "loss", { colour: 3 })], axis);
@@ -107,7 +107,7 @@ function drawEvaluation(axis, played) {
 
 function tiles() {
   const now = run.latest;
-  const goal = run.goal === null ? "mean of the last 100 episodes" : `goal ${short(run.goal)}, best seen ${short(run.best)}`;
+  const goal = run.goal === null ? "mean of recent episodes" : `goal ${short(run.goal)}, best seen ${short(run.best)}`;
   const share = run.limit ? `${percent(now.steps_per_second / run.limit.limit)} of the machine's limit` : "limit not measured";
   const frames = now.frames && now.frames !== now.env_steps ? `, ${short(now.frames)} frames` : "";
   return [

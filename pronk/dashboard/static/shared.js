@@ -118,7 +118,7 @@ export function bar(part, label, long = false) {
   return make("span", { class: long ? "bar long" : "bar", role: "img", "aria-label": label }, inner);
 }
 
-// Again and again, as long as somebody looks: `look` gives the seconds until the next time.
+// Repeat while the page is visible: `look` returns the seconds until the next time.
 export function live(look) {
   const pulse = byId("pulse");
   let timer = 0;
@@ -128,7 +128,7 @@ export function live(look) {
     let seconds = 2;
     try {
       seconds = await look();
-      if (!document.body.dataset.ready) performance.mark("ready"); // how long it took, for whoever measures
+      if (!document.body.dataset.ready) performance.mark("ready"); // for benchmarks/dashboard_opens.py
       document.body.dataset.ready = "yes";
       pulse.className = "pulse";
       if (pulse.textContent !== "") pulse.textContent = "";

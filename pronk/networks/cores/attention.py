@@ -47,25 +47,25 @@ class AttentionCore(Core):
     def forward(self, features: Tensor, first: Tensor, state: Tree) -> tuple[Tensor, Tree]:
         """[T, B, F], [T, B], [B, K-1, ...] -> [T, B, size] and the state after it."""
         new = self._inputs(features).transpose(0, 1)  # [B, T, size]
-        whole = torch.cat([state["memory"], new], 1)  # [B, K-1+T, size]
+        sequence = torch.cat([state["memory"], new], 1)  # [B, K-1+T, size]
         opened = first.transpose(0, 1).cumsum(1)  # [B, T] episodes opened so far
         # [B, K-1+T] the episode of each position; what the state does not know belongs to none
         before = torch.where(state["known"] > 0, 0, -1)
         episode = torch.cat([before, opened], 1)
-        seen = self._attend(new, whole, opened.unsqueeze(2) == episode.unsqueeze(1))
+        seen = self._attend(new, sequence, opened.unsqueeze(2) == episode.unsqueeze(1))
         out = new + self._joined(seen)
         out = out + self._mlp(out)
         past = self._window - 1
         known = (episode == opened[:, -1:])[:, -past:]
-        memory = whole[:, -past:] * known.unsqueeze(-1)
+        memory = sequence[:, -past:] * known.unsqueeze(-1)
         return out.transpose(0, 1), {"memory": memory, "known": known.to(memory.dtype)}
 
-    def _attend(self, new: Tensor, whole: Tensor, same_episode: Tensor) -> Tensor:
+    def _attend(self, new: Tensor, sequence: Tensor, same_episode: Tensor) -> Tensor:
         """[B, T, size], [B, S, size], [B, T, S] -> [B, T, size]."""
         query = self._split(self._query(self._norm(new)))
-        key, value = (self._split(part) for part in self._key_value(self._norm(whole)).chunk(2, -1))
-        now = torch.arange(self._window - 1, whole.shape[1], device=new.device)  # positions of the T new ones
-        age = now.unsqueeze(1) - torch.arange(whole.shape[1], device=new.device)  # [T, S]
+        key, value = (self._split(part) for part in self._key_value(self._norm(sequence)).chunk(2, -1))
+        now = torch.arange(self._window - 1, sequence.shape[1], device=new.device)  # positions of the T new ones
+        age = now.unsqueeze(1) - torch.arange(sequence.shape[1], device=new.device)  # [T, S]
         visible = same_episode & (age >= 0) & (age < self._window)
         score = query @ key.transpose(-1, -2) * query.shape[-1] ** -0.5 + self._age[:, age.clamp(0, self._window - 1)]
         weight = score.masked_fill(~visible.unsqueeze(1), -torch.inf).softmax(-1)  # a step sees at least itself
