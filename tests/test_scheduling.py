@@ -24,6 +24,14 @@ def test_direct(tmp_path, shared): ...
 def test_through_another(built_on_it): ...
 
 def test_alone(tmp_path): ...
+
+class TestClass:
+    def test_method(self, shared): ...
+    def test_other_method(self): ...
+
+@pytest.mark.usefixtures("shared")
+class TestMarked:
+    def test_marked(self): ...
 """
 EVERYONE = """
 import pytest
@@ -43,6 +51,9 @@ def test_without_a_word(tmp_path): ...
         (FILE, "test_direct[a::b]", True),
         (FILE, "test_through_another[1]", True),
         (FILE, "test_alone", False),
+        (FILE, "TestClass::test_method[a::b]", True),
+        (FILE, "TestClass::test_other_method", False),
+        (FILE, "TestMarked::test_marked", True),
         (EVERYONE, "test_without_a_word", True),
     ],
 )
