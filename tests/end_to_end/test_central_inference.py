@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from cluster import SMALL, Actor, Learner
 from processes import SIZES, STEPS_PER_UPDATE, Training, assert_monotone, command_line, read_metrics, read_summary
 
 CENTRAL = ("actors.inference=central", "actors.count=2")
@@ -69,6 +70,24 @@ def test_a_server_that_hangs_is_restarted_and_its_actors_are_not(tmp_path: Path)
         training.send(signal.SIGKILL)
         assert training.wait() == -signal.SIGKILL
         training.assert_nothing_left()
+
+
+@pytest.mark.timeout(300)
+def test_actors_of_other_machines_play_along_and_choose_their_own_actions(tmp_path: Path) -> None:
+    settings = ("faulty:SlowCatch", *SMALL, "actors.count=1", "actors.inference=central", "run.total_steps=1e9")
+    with Learner(tmp_path / "run", *settings) as learner:
+        address = learner.wait_until_it_listens()
+        learner.wait_for_steps(500)  # of its own actor
+        with Actor(tmp_path / "actor.out", address) as actor:
+            actor.wait_until_it_says("joined")
+            learner.wait_until(lambda: "delivered" in actor.said, "its second unroll")
+            os.kill(servers(learner)[0], signal.SIGKILL)
+            learner.wait_until(lambda: len(servers(learner)) == 2, "the next server")
+            learner.wait_for_steps(2000)
+            learner.send(signal.SIGINT)
+            assert learner.wait() == 130
+        learner.assert_nothing_left()
+        assert "Traceback" not in learner.err + actor.said
 
 
 def test_a_network_that_fails_in_the_server_ends_the_run_with_its_cause(tmp_path: Path) -> None:
