@@ -301,8 +301,8 @@ def local(tmp_path_factory):
 
 
 @pytest.fixture(params=["shared", "local"])
-def finished(request):
-    run, done = request.getfixturevalue(request.param)
+def finished(request, shared, local):
+    run, done = {"shared": shared, "local": local}[request.param]
     assert done.returncode == 0, done.stderr
     return run
 
