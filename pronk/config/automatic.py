@@ -2,9 +2,10 @@
 
     Config (some `auto`)  --decided(config, spec)-->  Config (every setting of the learning known)
 
-Chosen on other seeds than those that are reported (docs/results/against_sb3.md). Small updates, many of them, learnt
-as often as the learner has time for: what counts is the number of updates per step, as long as the policy stays close
-to the one that acted.
+Chosen on other seeds than those that are reported (docs/results/against_sb3.md). Small updates, many of them: what
+counts is the number of updates per step, as long as the policy stays close to the one that acted. Vectors are learnt
+from eight times, as PPO does; a network for images is slow, so it learns again only while it would wait. Long unrolls
+let a reward reach back before the values know of it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from pronk.types import EnvSpec, leaves
 
 USUAL_COLUMNS = 16  # of an actor, where they must be whole teams of agents
 ALWAYS: dict[str, Any] = {"network.normalise": True, "network.popart": True}
-VECTORS: dict[str, Any] = {"actors.unroll_length": 32, "learner.batch_size": 4, "optimiser.learning_rate": 1e-3}
+VECTORS: dict[str, Any] = {"actors.unroll_length": 128, "learner.batch_size": 4, "optimiser.learning_rate": 1e-3}
+PASSES = 8  # over vectors, with a loss that bounds how far they lead
 IMAGES: dict[str, Any] = {"actors.unroll_length": 20, "learner.batch_size": 4, "optimiser.learning_rate": 5e-4}
 
 
@@ -28,7 +30,10 @@ def decided(config: Config, spec: EnvSpec | None = None) -> Config:
     """
     if spec and spec.agents > 1 and config.actors.envs == config.learner.batch_size == "auto":
         config = config.replace({"actors.envs": -(-USUAL_COLUMNS // spec.agents) * spec.agents})
-    rules = ALWAYS | (IMAGES if spec and sees_images(spec) else VECTORS)
+    images = spec is not None and sees_images(spec)
+    rules = ALWAYS | (IMAGES if images else VECTORS)
+    if config.loss.name == "appo" and not images:
+        rules["learner.passes"] = PASSES
     over_network = config.gateway.address is not None or config.transport.name == "grpc"
     never_idle = config.learner.passes == config.learner.batch_size == "auto" and not over_network
     rules["actors.slots"] = 1 if never_idle else 2

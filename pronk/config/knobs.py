@@ -233,7 +233,7 @@ class ActorsConfig(Section):
     envs: Envs | Auto = "auto"
     """Environments per actor. `auto`: 16, or learner.batch_size if that does not fit 16."""
     unroll_length: Annotated[int, Field(gt=0, le=100_000)] | Auto = "auto"
-    """Steps per unroll. Table G.1: 20; table D.3: 100. `auto`: 20 for images, else 32."""
+    """Steps per unroll. Table G.1: 20; table D.3: 100. `auto`: 20 for images, else 128."""
     slots: Annotated[int, Field(ge=1, le=64)] | Auto = "auto"
     """Unrolls that an actor may be ahead of the learner. Limits memory and policy lag; with 1 an actor waits until the
     learner has taken its unroll. `auto`: 2, or 1 where learner.passes and learner.batch_size are `auto`, too, and no
@@ -263,8 +263,8 @@ class LearnerConfig(Section):
     """Columns per update (trajectories of actors.unroll_length steps), of all learners together. Each learner's share
     is a multiple or a divisor of actors.envs. Table G.1: 32. `auto`: 4 for each learner, or the nearest that fits."""
     passes: Annotated[int, Field(gt=0, le=100)] | Auto = "auto"
-    """Times that each batch is learnt from. More than 1 learns more from each step and adds lag. Paper: 1. `auto`: up
-    to 8 times, while the learner would otherwise wait for the actors."""
+    """Times that each batch is learnt from. More than 1 learns more from each step and adds lag. Paper: 1. `auto`: 8
+    with loss.name=appo and no images; else up to 8, while the learner would otherwise wait for the actors."""
     device: str = "auto"
     """A torch device such as `cpu` or `cuda:1`. `auto`: the first GPU (with several learners, a GPU each), else the
     CPU."""

@@ -8,10 +8,14 @@ IMAGE = EnvSpec({"picture": ArraySpec((84, 84, 4), "uint8"), "speed": ArraySpec(
 
 def test_images_and_vectors_get_settings_of_their_own():
     vector, image = decided(Config(), VECTOR), decided(Config(), IMAGE)
-    assert vector.actors.unroll_length == 32
-    assert image.actors.unroll_length == 20
+    assert (vector.actors.unroll_length, vector.learner.passes) == (128, 8)
+    assert (image.actors.unroll_length, image.learner.passes) == (20, "auto")
     assert vector.optimiser.learning_rate > image.optimiser.learning_rate
     assert vector.network.normalise is vector.network.popart is True
+
+
+def test_only_a_loss_that_bounds_the_policy_learns_many_times_from_a_batch():
+    assert decided(load_config("CartPole-v1", ["loss=impala"]), VECTOR).learner.passes == "auto"
 
 
 def test_what_the_user_says_stays():
