@@ -35,7 +35,7 @@ LAYERS = {
     },
     "seams": {"envs", "networks", "losses", "optimisers", "transport", "sinks", "learners"},
     "story": {"policies", "actor", "batcher", "learner", "actors", "evaluation", "training"},
-    "tools": {"starting", "bench", "cluster", "dashboard", "exports", "plotting", "sharing", "watching"},
+    "tools": {"starting", "bench", "cluster", "dashboard", "exports", "plotting", "sharing", "sweeps", "watching"},
     "commands": {"cli"},
 }
 LAYER = {unit: number for number, units in enumerate(LAYERS.values()) for unit in units}
@@ -43,7 +43,7 @@ LAYER = {unit: number for number, units in enumerate(LAYERS.values()) for unit i
 # What the command line and a starting actor import: torch alone takes two seconds.
 WITHOUT_TORCH = {
     *("types", "seeding", "layout", "config", "processes", "runs", "returns", "metrics", "schedules", "diagnosis"),
-    *("envs", "transport", "sinks", "cluster", "dashboard", "plotting", "cli"),
+    *("envs", "transport", "sinks", "cluster", "dashboard", "plotting", "sweeps", "cli"),
 }
 
 

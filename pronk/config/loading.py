@@ -134,6 +134,8 @@ def read_source(source: str, children: tuple[str, ...] = ()) -> tuple[dict[str, 
         tree = read_yaml(PRESETS / f"{source}.yaml" if source in preset_names() else Path(source))
         if XINGTIAN_KEYS & tree.keys():
             raise UserError(f"{source} is a XingTian file; `pronk convert {source} > mine.yaml` converts it")
+        if "sweep" in tree:
+            raise UserError(f"{source} describes many runs; `pronk sweep {source}` runs them")
         tree, notes = rename_keys(tree, defaults())
         if "base" not in tree:
             return tree, notes

@@ -7,10 +7,13 @@ discount), and Pronk's elsewhere. Keys of both spellings of the models are known
 
 from __future__ import annotations
 
+import copy
+import itertools
 import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from pronk.config.config import Config
 from pronk.config.errors import nearest
 from pronk.config.loading import XINGTIAN_KEYS, validate
 from pronk.config.trees import assign, flat
@@ -64,6 +67,7 @@ ENVIRONMENTS = ("GymEnv", "AtariEnv", "VectorAtariEnv")
 MODELS = ("ImpalaMlp", "ImpalaMlpZeus", "ImpalaCnn", "ImpalaCnnZeus", "ImpalaCnnOpt")
 OPTIMISERS = {"adam": "adam", "rmsprop": "rmsprop_tf"}
 OPT_CNN = {42: "compact", 84: "opt_cnn"}  # by the size of a frame
+CASES = ("alg_para.alg_config.", "agent_para.agent_config.")  # sections in which a list is several values to try
 MOST_ROWS = 128  # that its models but ImpalaCnnOpt learn at once, whatever BATCH_SIZE says
 
 
@@ -75,9 +79,51 @@ class Conversion(NamedTuple):
 
 
 def convert(tree: dict[str, Any]) -> Conversion:
-    """Convert the content of a XingTian file. Raises UserError for what cannot be converted."""
+    """Convert the content of a XingTian file. Raises UserError for what cannot be converted.
+
+    XingTian trains every combination of the lists in `alg_config` and `agent_config`: these become a sweep file.
+    """
     if not XINGTIAN_KEYS & tree.keys():
         raise UserError(f"not a XingTian file: it has none of {', '.join(sorted(XINGTIAN_KEYS))}")
+    lists = listed_values(tree)
+    if not lists:
+        return convert_one(tree)
+    cases = []
+    for values in itertools.product(*lists.values()):
+        case = copy.deepcopy(tree)
+        for path, value in zip(lists, values, strict=True):
+            assign(case, path, value)
+        cases.append(convert_one(case))
+    return as_sweep(cases)
+
+
+def listed_values(tree: dict[str, Any]) -> dict[str, list[Any]]:
+    """Return the keys for which XingTian tries several values."""
+    found = {path: value for path, value in flat(tree).items() if path.startswith(CASES) and isinstance(value, list)}
+    for path, values in found.items():
+        if not values:
+            raise UserError(f"{path} is an empty list; write a value, or several to try")
+    return found
+
+
+def as_sweep(cases: list[Conversion]) -> Conversion:
+    """Return a sweep file: what all cases have in common, and a list of what differs."""
+    settings = [flat(case.config) for case in cases]
+    common = {key: value for key, value in settings[0].items() if all(one.get(key) == value for one in settings)}
+    target: dict[str, Any] = {}
+    for path, value in common.items():
+        assign(target, path, value)
+    missing = {key: None for one in settings for key in one if key not in common}
+    entries = [{key: one.get(key, Config().at(key)) for key in missing} for one in settings]
+    distinct = [entry for number, entry in enumerate(entries) if entry not in entries[:number]]
+    notes = dict.fromkeys(note for case in cases for note in case.notes)
+    if len(distinct) > 1:
+        target["sweep"] = {"list": distinct}
+    return Conversion(target, list(notes))
+
+
+def convert_one(tree: dict[str, Any]) -> Conversion:
+    """Convert a file with one value for every key."""
     source = Source(tree)
     target: dict[str, Any] = {}
 

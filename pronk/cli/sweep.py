@@ -1,0 +1,121 @@
+"""`pronk sweep`."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.text import Text
+
+from pronk.cli.shell import FAILED, Quiet, app, err, out, warn
+from pronk.processes.interrupts import INTERRUPTED
+
+if TYPE_CHECKING:
+    from pronk.sweeps.expand import Sweep
+    from pronk.sweeps.sweeping import Outcome
+
+
+@app.command()
+def sweep(
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="FILE.yaml", help="A sweep file; with --resume or --retry also a sweep's directory."),
+    ],
+    run_dir: Annotated[
+        Path | None, typer.Option(help="Directory to write the sweep to [default: runs/NAME-DATE-TIME].")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="List the members, and run nothing.")] = False,
+    resume: Annotated[
+        bool,
+        typer.Option(
+            "--resume",
+            help="Continue a sweep (of --run-dir, or the newest of FILE under runs/): finished members are not run "
+            "again, interrupted ones continue from their checkpoints.",
+        ),
+    ] = False,
+    retry: Annotated[bool, typer.Option("--retry", help="Continue a sweep, and run its failed members again.")] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Run many trainings from one file: a grid, a list or a search, over seeds.
+
+    The file has `base:` (a preset, a Gymnasium id or a file), settings of all members in the usual sections, and
+    `sweep:` with `grid: {optimiser.learning_rate: [1e-3, 3e-3]}`, `list: [{loss.name: appo}, ...]` or `search:
+    {optimiser.learning_rate: {low: 1e-4, high: 1e-2, log: true}}` with `trials: 20`, then `seeds: 3`.
+
+    Members are ordinary runs in the sweep's directory. `at_a_time` of them run at once, here or on a Ray cluster
+    (`cluster: ray`); one that fails does not stop the others. Ctrl-C saves all of them; `--resume` continues. The
+    result is a table of means over seeds, sweep.json and plot.png.
+    """
+    from pronk.sweeps.sweeping import run_sweep
+
+    resume = resume or retry
+    plan, folder = find(file, run_dir, resume)
+    if dry_run:
+        return show_members(plan)
+    outcome = run_sweep(plan, folder, resume=resume, retry=retry, display=display_for(plan.name, quiet), say=warn)
+    if not quiet:
+        show_outcome(outcome, plan.options.metric)
+    for record in outcome.failed:
+        from pronk.sweeps.display import first_line
+
+        cause = first_line(record.cause or "unknown cause")
+        err.print(Text(f"{record.member.name} failed: {cause} (log: {record.log})", "red"), soft_wrap=True)
+    if outcome.interrupted or (outcome.unfinished and not outcome.failed):
+        raise typer.Exit(INTERRUPTED)
+    raise typer.Exit(FAILED if outcome.failed else 0)
+
+
+def find(file: Path, run_dir: Path | None, resume: bool) -> tuple[Sweep, Path | None]:
+    """Return the sweep, and its directory if it has one."""
+    from pronk.runs.reading import RUNS
+    from pronk.sweeps.expand import read_sweep
+    from pronk.sweeps.sweeping import newest_sweep, stored_sweep
+
+    if resume and run_dir is None and not file.exists() and (RUNS / file).is_dir():
+        file = RUNS / file
+    if resume and file.is_dir():
+        return stored_sweep(file), file
+    plan = read_sweep(file)
+    return plan, newest_sweep(plan.name) if resume and run_dir is None else run_dir
+
+
+def display_for(title: str, quiet: bool) -> Any:
+    """Return what makes the display, once it is known how many members there are."""
+    from pronk.sweeps.display import EventLines, LiveTable, Nothing
+
+    if quiet:
+        return lambda at_a_time, expected: Nothing()
+    kind = LiveTable if out.is_terminal else EventLines
+    return lambda at_a_time, expected: kind(title, at_a_time, expected, out)
+
+
+def show_members(plan: Sweep) -> None:
+    """Print the members, or what a search will try."""
+    members = plan.members()
+    for member in members:
+        out.print(Text(member.name), soft_wrap=True)
+    if plan.options.search:
+        count = (plan.options.trials or 0) * len(plan.seeds)
+        for key, given in plan.options.search.items():
+            out.print(Text(f"{key}: {given}"), soft_wrap=True)
+        out.print(f"{count} members: {plan.options.trials} trials, seeds {plan.seeds}", highlight=False)
+        return
+    out.print(f"{len(members)} member{'s' if len(members) != 1 else ''}", highlight=False)
+
+
+def show_outcome(outcome: Outcome, metric: str) -> None:
+    """Print the result, and what to do next."""
+    from pronk.sweeps.display import result_table
+
+    out.print(result_table(outcome.groups, metric))
+    folder = shlex.quote(str(outcome.folder))
+    hints = [("curves", str(outcome.plot))] if outcome.plot else []
+    hints += [("results", f"{outcome.folder}/sweep.json"), ("see it", f"pronk dashboard {folder}")]
+    if outcome.unfinished:
+        hints.insert(0, ("continue", f"pronk sweep {folder} --resume"))
+    if outcome.failed:
+        hints.insert(0, ("try again", f"pronk sweep {folder} --retry"))
+    for what, how in hints:
+        out.print(Text(f"  {what:<12}{how}"), soft_wrap=True)

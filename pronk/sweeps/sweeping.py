@@ -1,0 +1,231 @@
+"""A sweep from its file to its report: makes or opens its directory, runs its members, sums up.
+
+runs/NAME-DATE-TIME/
+    sweep.yaml  sweep.json      the file with all settings; members, states, results
+    MEMBER/                     an ordinary run directory for each member
+    logs/MEMBER.log             what it printed
+    plot.png                    learning curves, at the end
+    search.journal              Optuna's, if there is a search
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from pronk.cluster.cluster_run import marked
+from pronk.config import plain_yaml, read_yaml
+from pronk.runs.atomic import write_atomically
+from pronk.runs.directory import RunDirectory, claim
+from pronk.runs.reading import RUNS, Run, is_run, read_json
+from pronk.sweeps.expand import Member, Sweep, corners, parse_sweep
+from pronk.sweeps.places import places_for
+from pronk.sweeps.report import FILE, Group, draw, groups_of, write_report
+from pronk.sweeps.running import COMPLETE, Record, SweepRun
+from pronk.types import UserError
+
+COPY = "sweep.yaml"
+
+
+class Display(Protocol):
+    """Shows a sweep while it runs."""
+
+    def __enter__(self) -> Any: ...
+    def __exit__(self, *exception: Any) -> None: ...
+    def show(self, records: Any) -> None:
+        """Show how far everything is."""
+        ...
+
+    def changed(self, record: Record | None, records: Any) -> None:
+        """Show that a member started or ended."""
+        ...
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a sweep ended."""
+
+    folder: Path
+    records: list[Record]
+    groups: list[Group]
+    interrupted: bool
+    plot: Path | None
+
+    @property
+    def failed(self) -> list[Record]:
+        """Return the members that failed."""
+        return [record for record in self.records if record.state == "failed"]
+
+    @property
+    def unfinished(self) -> list[Record]:
+        """Return the members that can be continued."""
+        return [record for record in self.records if record.state in ("waiting", "interrupted")]
+
+
+def run_sweep(
+    sweep: Sweep,
+    folder: Path | None,
+    *,
+    resume: bool,
+    retry: bool,
+    display: Callable[[int, int], Display],
+    say: Callable[[str], None],
+) -> Outcome:
+    """Run the members of a sweep that are not complete.
+
+    Args:
+        sweep: what to run.
+        folder: its directory; None makes a new one under runs/.
+        resume: continue the sweep in `folder`.
+        retry: also run failed members again.
+        display: from how many run at a time and how many there are to what shows them.
+        say: gets warnings.
+
+    Raises:
+        UserError: a mistake in the sweep, or in where it is to be written.
+    """
+    if sweep.options.search:
+        from pronk.sweeps.search import import_optuna
+
+        import_optuna()  # before anything is written
+    members = sweep.members()
+    sampled = [member.config for member in members] or [sweep.config_of(one) for one in corners(sweep.options)]
+    expected = len(members) or (sweep.options.trials or 0) * len(sweep.seeds)
+    at_a_time = None if sweep.options.at_a_time == "auto" else sweep.options.at_a_time
+    with contextlib.ExitStack() as stack:
+        places = stack.enter_context(places_for(sampled, expected, at_a_time))
+        folder = open_folder(sweep, folder, resume)
+        stack.enter_context(RunDirectory(folder).locked())
+        marker = stack.enter_context(marked(folder))
+        retry = retry or (resume and sweep.options.retry == "failed")
+        proposals = None
+        if sweep.options.search:
+            from pronk.sweeps.search import Search
+
+            proposals = Search(sweep, folder, retry)
+            members = proposals.known()
+        records = restored(members, folder, sweep.options.metric, retry)
+        if proposals is not None:
+            conclude_ended(proposals, records)
+        began = time.time()
+        shown = stack.enter_context(display(places.at_a_time, expected))
+
+        def changed(record: Record | None) -> None:
+            write(folder, run.records, "running")
+            shown.changed(record, run.records)
+
+        def write(folder: Path, records: list[Record], state: str) -> None:
+            write_report(
+                folder,
+                records,
+                name=sweep.name,
+                state=state,
+                metric=sweep.options.metric,
+                at_a_time=places.at_a_time,
+                session_seconds=time.time() - began,
+            )
+
+        run = SweepRun(
+            folder,
+            records,
+            places,
+            sweep.options.metric,
+            marker=marker,
+            proposals=proposals,
+            show=shown.show,
+            changed=changed,
+            say=say,
+        )
+        completed = run.run()
+        write(folder, run.records, final_state(run.records, completed))
+        shown.show(run.records)
+    plot = draw(folder) if completed else None
+    return Outcome(folder, run.records, groups_of(run.records), not completed, plot)
+
+
+def final_state(records: list[Record], completed: bool) -> str:
+    if not completed or any(record.state == "interrupted" for record in records):
+        return "interrupted"
+    return "failed" if any(record.state == "failed" for record in records) else "finished"
+
+
+def open_folder(sweep: Sweep, folder: Path | None, resume: bool) -> Path:
+    """Make the directory of a new sweep, or check that a sweep to continue is the same. Leaves a copy of the file."""
+    if resume:
+        assert folder is not None
+        refuse_another(sweep, stored_sweep(folder))
+    else:
+        folder = claim(folder, sweep.name)
+    write_atomically(folder / COPY, as_yaml(sweep).encode())
+    return folder
+
+
+def as_yaml(sweep: Sweep) -> str:
+    options = sweep.options.model_dump(exclude_defaults=True)
+    base = {} if sweep.base is None else {"base": sweep.base}
+    return plain_yaml.dump({**base, **sweep.fixed, "sweep": options})
+
+
+def stored_sweep(folder: Path) -> Sweep:
+    """Read the sweep in a directory."""
+    if not (folder / COPY).is_file():
+        what = f"{folder} is a run, not a sweep" if is_run(folder) else f"{folder} is not a sweep: it has no {COPY}"
+        raise UserError(what)
+    name = str(read_json(folder / FILE).get("name") or folder.name)
+    return parse_sweep(read_yaml(folder / COPY), name, str(folder / COPY))
+
+
+def refuse_another(sweep: Sweep, before: Sweep) -> None:
+    """Raise UserError if settings of all members have changed. More seeds, values or trials are welcome."""
+    if (sweep.base, sweep.options.search) != (before.base, before.options.search):
+        raise UserError(f"{sweep.name}: base or sweep.search has changed since the sweep was started; start a new one")
+    changed = sorted(key for key in {**sweep.fixed, **before.fixed} if sweep.fixed.get(key) != before.fixed.get(key))
+    changed = [key for key in changed if not key.startswith("cluster")]
+    if changed:
+        key = changed[0]
+        raise UserError(
+            f"{sweep.name}: {key} is {sweep.fixed.get(key)!r} now and was {before.fixed.get(key)!r} when the sweep was "
+            "started; start a new one"
+        )
+
+
+def newest_sweep(name: str) -> Path:
+    """Return the newest sweep under runs/ that was made from a file of this name."""
+    found = [path.parent for path in RUNS.glob(f"*/{FILE}") if read_json(path).get("name") == name]
+    if not found:
+        raise UserError(f"no sweep of {name} under {RUNS}/ yet; start it first, or name its directory")
+    return max(found, key=lambda folder: (folder / COPY).stat().st_mtime)
+
+
+def restored(members: list[Member], folder: Path, metric: str, retry: bool) -> list[Record]:
+    """Return the members with what became of them in earlier sessions. Complete ones are not run again."""
+    stored = {entry["name"]: entry for entry in read_json(folder / FILE).get("members", [])}
+    return [restore(member, folder, stored.get(member.name, {}), metric, retry) for member in members]
+
+
+def restore(member: Member, folder: Path, stored: dict[str, Any], metric: str, retry: bool) -> Record:
+    record = Record(member, folder / member.name)
+    record.look(metric)
+    outcome = Run(record.path).summary.get("outcome")
+    if outcome in COMPLETE:
+        record.state = outcome
+    elif stored.get("state") == "pruned":
+        record.state = "pruned"
+    elif not retry and "failed" in (outcome, stored.get("state")):
+        record.state = "failed"
+        record.cause = stored.get("cause") or Run(record.path).summary.get("failure")
+    return record
+
+
+def conclude_ended(proposals: Any, records: list[Record]) -> None:
+    """Tell a search about trials that ended just before the sweep was killed."""
+    for trial in {record.member.trial for record in records}:
+        ended = [record for record in records if record.member.trial == trial]
+        if all(record.state in (*COMPLETE, "failed") for record in ended):
+            values = [record.value for record in ended if record.state in COMPLETE and record.value is not None]
+            pruned = any(record.state == "pruned" for record in ended)
+            proposals.conclude(trial, sum(values) / len(values) if values else None, pruned)
