@@ -59,6 +59,22 @@ def test_two_learners_with_actors_of_their_own(cluster, tmp_path):
     cluster.remove_node(room, allow_graceful=False)
 
 
+def test_members_of_a_sweep_run_on_the_cluster(cluster, tmp_path):
+    (tmp_path / "mine.yaml").write_text(
+        f"""base: catch
+transport: local
+cluster: {{name: ray, address: "{cluster.address}"}}
+run: {{total_steps: 3200, stop_return: null}}
+sweep: {{seeds: 3, at_a_time: 2}}
+"""
+    )
+    with Training(tmp_path / "sweep", "mine.yaml", command="sweep", relative=True) as sweep:
+        assert sweep.wait(180) == 0, sweep.err
+        sweep.assert_nothing_left()
+    assert "2 running" in sweep.out
+    assert [read_summary(tmp_path / f"sweep/seed={seed}")["env_steps"] for seed in (1, 2, 3)] == [3200] * 3
+
+
 def test_no_cluster_there_is_said(tmp_path):
     with Training(tmp_path / "run", "catch", "cluster=ray", "cluster.address=127.0.0.1:1") as training:
         assert training.wait(120) == 2
