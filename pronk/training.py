@@ -36,6 +36,7 @@ from pronk.layout import UnrollLayout
 from pronk.learner import Learner, NonFinite
 from pronk.learners import GroupEnded, LearnerGroup, SingleLearner
 from pronk.metrics import Metrics
+from pronk.parameters import ParameterDelay
 from pronk.processes.failures import user_code
 from pronk.processes.interrupts import Interrupted, Interrupts
 from pronk.returns import Confirmation
@@ -150,6 +151,7 @@ class Training:
         )
         with running_actors(setup) as (port, watch):
             batcher = Batcher(port, specs, config.learner.batch_size, learner.device, config.learner.passes)
+            delay = ParameterDelay(config.learner.extra_lag)
             while (outcome := self._outcome()) is None:
                 interrupts.check()
                 with metrics.waiting():
@@ -158,7 +160,9 @@ class Training:
                     self._confirm(batch, self._confirmation)
                 else:
                     self._update(batch, meanwhile=batcher.prefetch)
-                    port.publish(learner.parameters())
+                    # Weights that are held now must be played, or nothing could ever confirm them.
+                    if due := delay.due(learner.parameters(), at_once=self._confirmation is not None):
+                        port.publish(due)
                 if metrics.seconds_since_line() >= config.run.log_every_seconds:
                     metrics.queue = port.waiting / max(1, port.room)
                     self._report()

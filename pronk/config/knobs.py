@@ -265,6 +265,9 @@ class LearnerConfig(Section):
     passes: Annotated[int, Field(gt=0, le=100)] | Auto = "auto"
     """Times that each batch is learnt from. More than 1 learns more from each step and adds lag. Paper: 1. `auto`: 8
     with loss.name=appo and no images; else up to 8, while the learner would otherwise wait for the actors."""
+    extra_lag: Annotated[int, Field(ge=0, le=10_000)] = 0
+    """Updates by which the actors' parameters are held back on purpose, on top of the lag that there is anyway: to
+    study corrections at a known policy lag. Costs memory for so many copies of the parameters. 0: off."""
     device: str = "auto"
     """A torch device such as `cpu` or `cuda:1`. `auto`: the first GPU (with several learners, a GPU each), else the
     CPU."""
