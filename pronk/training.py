@@ -12,8 +12,9 @@
   group    several learners act as one: they add up their gradients at every update, and end together
   solved   when the return reaches its goal the weights are held, until whole episodes have confirmed it
 
-One thread. While it waits for unrolls it looks after its actors, or, with transport=local, plays them itself. With
---evaluate one more process plays whole episodes with its checkpoints: see evaluator.py.
+One thread. While it waits for unrolls it watches its actors, or, with transport=local, plays them itself. On request
+there are two more processes: one plays whole episodes with the checkpoints (evaluation/evaluator.py), one chooses the
+actions of all actors (policies/central.py).
 """
 
 from __future__ import annotations
@@ -249,7 +250,7 @@ class Training:
         return Diagnosis(self._config, self._learner.spec.action, resumed=self._metrics.env_steps > 0)
 
     def _facts(self) -> Facts:
-        """What sinks outside are told of the run."""
+        """Return what services for metrics get to know of the run."""
         return Facts(self._run.path.resolve().name, self._run.path, self._recorded.model_dump())
 
     def _say_once(self, message: str) -> None:
@@ -306,7 +307,7 @@ class Training:
         self._write_seconds = self._written_at - began
 
     def _restore(self) -> None:
-        """Go on from the newest checkpoint, with the configuration as it is now."""
+        """Continue from the newest checkpoint, with the configuration as it is now."""
         state, problems = self._run.checkpoints.restore()
         for path, problem in problems.items():
             path.rename(path.with_suffix(".broken"))  # it would count as the newest
