@@ -300,3 +300,33 @@ def test_the_converted_cartpole_file_trains_to_solved(file: Path) -> None:
     summary = json.loads(Path("run/summary.json").read_text())
     assert summary["outcome"] == "solved"
     assert summary["evaluation"]["mean"] >= 195
+
+
+def test_lists_of_values_become_a_sweep(tmp_path: Path) -> None:
+    """XingTian trains every combination of the lists in `alg_config` and `agent_config`."""
+    tree = yaml.safe_load(CARTPOLE)
+    tree["alg_para"]["alg_config"]["LR"] = [0.001, 0.0003]
+    tree["agent_para"]["agent_config"]["complete_step"] = [1000, 2000]
+    config, notes = convert(tree)
+    assert config["sweep"]["list"] == [
+        {"optimiser.learning_rate": rate, "run.total_steps": steps}
+        for rate in (0.001, 0.0003)
+        for steps in (1000, 2000)
+    ]
+    assert "learning_rate" not in config["optimiser"]
+    assert len(notes) == len(set(notes))
+    (tmp_path / "theirs.yaml").write_text(yaml.safe_dump(tree))
+    ended = command_line("convert", tmp_path / "theirs.yaml", "--out", tmp_path / "mine.yaml")
+    assert f"pronk sweep {tmp_path / 'mine.yaml'}" in ended.out
+    listed = command_line("sweep", tmp_path / "mine.yaml", "--dry-run")
+    assert listed.code == 0
+    assert listed.out.splitlines()[0] == "learning_rate=0.001,total_steps=1000"
+    assert listed.out.splitlines()[-1] == "4 members"
+
+
+def test_a_list_with_one_value_is_that_value() -> None:
+    tree = yaml.safe_load(CARTPOLE)
+    tree["alg_para"]["alg_config"]["LR"] = [0.002]
+    config, _ = convert(tree)
+    assert "sweep" not in config
+    assert config["optimiser"]["learning_rate"] == 0.002
