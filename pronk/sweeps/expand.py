@@ -82,7 +82,7 @@ def check_range(key: str, given: Any) -> None:
         if len(given) > 1 or not isinstance(given["choices"], list) or not given["choices"]:
             raise ValueError(f"{key} must be {example}, got {given!r}")
         return
-    low, high, log = given.get("low"), given.get("high"), given.get("log", False)
+    low, high, log = (given.get(word, False) for word in ("low", "high", "log"))
     numbers = [type(bound) in (int, float) for bound in (low, high)]
     if not all(numbers) or not isinstance(log, bool):
         raise ValueError(f"{key} must be {example}, got {given!r}")
@@ -317,7 +317,7 @@ def as_text(value: Any) -> str:
 
 def plain(text: str) -> str:
     """Return text without characters that a file system or a shell treats specially."""
-    return re.sub(r"[^\w.+-]+", "-", text).strip("-") or "-"
+    return re.sub(r"[^\w.+-]+", "-", text, flags=re.ASCII).strip("-") or "-"
 
 
 def digest(value: Any) -> str:
