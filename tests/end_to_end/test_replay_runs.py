@@ -35,7 +35,7 @@ def columns_in(file: Path) -> np.ndarray:
         return saved["version"]
 
 
-@pytest.mark.parametrize("transport", ["local", "shared_memory"])
+@pytest.mark.parametrize("transport", ["local", "shared_memory", "grpc"])
 def test_replayed_columns_are_learnt_from_and_not_counted(transport: str, tmp_path: Path) -> None:
     train(tmp_path / "run", *SIZES, *EVERY_UPDATE, f"transport={transport}", "actors.count=1", *ALL, TEN)
     lines = read_metrics(tmp_path / "run")
@@ -122,3 +122,9 @@ def test_catch_is_learnt_with_everything_switched_on(tmp_path: Path) -> None:
     changes = ("transport=local", "run.stop_return=0.8", "learner.extra_lag=2", "replay.size=1000", *ALL[1:])
     train(tmp_path / "run", *changes)
     assert read_summary(tmp_path / "run")["outcome"] == "solved"
+
+
+def test_a_loss_of_the_users_own_needs_no_change(tmp_path: Path) -> None:
+    train(tmp_path / "run", *SERIAL, *ALL, "loss=own_parts:Reinforce", "loss.kwargs={weight: 0.01}", TEN)
+    last = read_metrics(tmp_path / "run")[-1]
+    assert {"my_score", "trusted", "clone_policy_loss", "clone_value_loss", "replay_lag"} <= last.keys()
