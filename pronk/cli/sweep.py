@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +12,7 @@ from rich.text import Text
 
 from pronk.cli.shell import FAILED, Quiet, app, err, out, warn
 from pronk.processes.interrupts import INTERRUPTED
+from pronk.types import UserError
 
 if TYPE_CHECKING:
     from pronk.sweeps.expand import Sweep
@@ -54,7 +56,8 @@ def sweep(
     plan, folder = find(file, run_dir, resume)
     if dry_run:
         return show_members(plan)
-    outcome = run_sweep(plan, folder, resume=resume, retry=retry, display=display_for(plan.name, quiet), say=warn)
+    display, say = display_for(plan.name, quiet)
+    outcome = run_sweep(plan, folder, resume=resume, retry=retry, display=display, say=say)
     if not quiet:
         show_outcome(outcome, plan.options.metric)
     for record in outcome.failed:
@@ -77,18 +80,22 @@ def find(file: Path, run_dir: Path | None, resume: bool) -> tuple[Sweep, Path | 
         file = RUNS / file
     if resume and file.is_dir():
         return stored_sweep(file), file
+    if file.is_dir():
+        raise UserError(f"{file} is a directory; to continue the sweep in it: pronk sweep {file} --resume")
     plan = read_sweep(file)
     return plan, newest_sweep(plan.name) if resume and run_dir is None else run_dir
 
 
-def display_for(title: str, quiet: bool) -> Any:
-    """Return what makes the display, once it is known how many members there are."""
+def display_for(title: str, quiet: bool) -> tuple[Any, Callable[[str], None]]:
+    """Return what makes the display once it is known how many members there are, and what prints a line beside it."""
     from pronk.sweeps.display import EventLines, LiveTable, Nothing
 
     if quiet:
-        return lambda at_a_time, expected: Nothing()
-    kind = LiveTable if out.is_terminal else EventLines
-    return lambda at_a_time, expected: kind(title, at_a_time, expected, out)
+        return lambda at_a_time, expected: Nothing(), warn
+    if not out.is_terminal:
+        return lambda at_a_time, expected: EventLines(title, at_a_time, expected, out), warn
+    # A warning beside a live display has to go through the display's own console.
+    return lambda at_a_time, expected: LiveTable(title, at_a_time, expected, out), lambda message: warn(message, out)
 
 
 def show_members(plan: Sweep) -> None:

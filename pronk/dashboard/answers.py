@@ -14,6 +14,7 @@ from typing import Any
 from pronk.config.trees import flat
 from pronk.dashboard import runs
 from pronk.dashboard.columns import columns, number
+from pronk.dashboard.sweeps import all_sweeps
 from pronk.runs import json_lines
 from pronk.runs.reading import Run, stamp
 
@@ -30,10 +31,10 @@ class Unanswerable(Exception):  # noqa: N818 - reads as what happened
 
 
 def all_runs(folder: Path, _: Question) -> dict[str, Any]:
-    """Return the table of runs: running ones first, then the newest."""
+    """Return the table of runs, running ones first, then the newest; and the sweeps."""
     found = [{"name": name, **runs.overview(path)} for name, path in runs.find(folder).items()]
     found.sort(key=lambda row: (row["state"] == "running", row["changed"] or 0.0), reverse=True)
-    return {"folder": str(folder), "now": time.time(), "runs": found}
+    return {"folder": str(folder), "now": time.time(), "runs": found, "sweeps": all_sweeps(folder)}
 
 
 def one_run(folder: Path, question: Question) -> dict[str, Any]:

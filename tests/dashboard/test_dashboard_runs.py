@@ -158,3 +158,24 @@ def test_a_limit_serves_every_run_that_does_the_same_work(tmp_path: Path) -> Non
 def test_notes_that_cannot_be_read_are_left_out(tmp_path, text):
     (make_run(tmp_path / "run", 5) / "notes.json").write_text(text)
     assert answers.one_run(tmp_path, {"run": ["run"]})["notes"] == []
+
+
+def test_sweeps_are_groups_of_runs(tmp_path: Path) -> None:
+    for seed in (1, 2):
+        make_run(tmp_path / f"mine/rate=0.1,seed={seed}", 3)
+    settings = {"optimiser.learning_rate": 0.1}
+    members = [
+        {"name": f"rate=0.1,seed={seed}", "run": f"rate=0.1,seed={seed}", "settings": settings, "state": "finished"}
+        for seed in (1, 2)
+    ]
+    group = {"label": "learning_rate=0.1", "settings": settings, "mean": 2.0, "interval": [1.0, 3.0]}
+    content = {"state": "running", "metric": "episode_return", "members": members, "groups": [group]}
+    (tmp_path / "mine/sweep.json").write_text(json.dumps(content))
+    (tmp_path / "torn").mkdir()
+    (tmp_path / "torn/sweep.json").write_text('{"members": [')
+    answer = answers.all_runs(tmp_path, {})
+    (found,) = answer["sweeps"]
+    assert (found["name"], found["state"], found["done"], found["members"]) == ("mine", "killed", 2, 2)
+    (shown,) = found["groups"]
+    assert (shown["mean"], shown["interval"], shown["failed"]) == (2.0, [1.0, 3.0], 0)
+    assert sorted(shown["runs"]) == sorted(row["name"] for row in answer["runs"])

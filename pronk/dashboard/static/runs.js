@@ -97,6 +97,26 @@ function show() {
     : [make("p", {}, "There is no run here yet. This page will show it as soon as there is one."), make("code", {}, "pronk train cartpole")]);
 }
 
+// A table for each sweep: its groups over seeds, the best first; a group's name compares its runs.
+function sweepPart(sweep) {
+  const head = ["Settings", "Runs", sweep.metric.replace("_", " "), "Lowest to highest"];
+  const rows = sweep.groups.map((group) => {
+    const link = `/compare?${group.runs.map((run) => `run=${encodeURIComponent(run)}`).join("&")}`;
+    const runs = group.failed ? `${group.runs.length}, ${group.failed} failed` : `${group.runs.length}`;
+    const ends = group.interval ? `${short(group.interval[0])} to ${short(group.interval[1])}` : "–";
+    return make("tr", { "data-key": `${sweep.name} ${group.label}` },
+      make("th", { scope: "row" }, make("a", { href: link }, group.label || "the base")),
+      make("td", { class: "number" }, runs), make("td", { class: "number" }, make("b", {}, short(group.mean))), make("td", { class: "number" }, ends));
+  });
+  return [
+    make("h2", {}, `Sweep ${sweep.name} `, pill(sweep.state), make("span", { class: "dim small" }, ` ${sweep.done} of ${sweep.members} done`)),
+    make("div", { class: "card scroll", tabindex: "0", role: "region", "aria-label": `Groups of the sweep ${sweep.name}` },
+      make("table", { class: "runs" },
+        make("thead", {}, make("tr", {}, head.map((name, index) => make("th", { scope: "col", class: index ? "number" : null }, name)))),
+        make("tbody", {}, rows))),
+  ];
+}
+
 async function look() {
   const answer = await ask("runs");
   ({ runs: found, now } = answer);
@@ -105,6 +125,7 @@ async function look() {
   const words = `${found.length} in ${answer.folder}${running ? `, ${running} running` : ""}`;
   if (byId("folder").textContent !== words) byId("folder").textContent = words;
   show();
+  fill(byId("sweeps"), answer.sweeps, () => answer.sweeps.flatMap(sweepPart));
   count();
   return 2;
 }
