@@ -159,7 +159,7 @@ class SweepRun:
                 record.look(self._metric)
             self._prune()
             self._show(self.records)
-        return bool(self._active) or any(record.state == "waiting" for record in self.records)
+        return bool(self._active) or self._next() is not None  # a search may have more, although all have ended
 
     def _next(self) -> Record | None:
         waiting = (record for record in self.records if record.state == "waiting")
