@@ -220,7 +220,7 @@ class Metrics:
         }
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Go on from `state()`."""
+        """Continue from `state()`."""
         self.env_steps, self.updates, self.episodes = state["env_steps"], state["updates"], state["episodes"]
         if "lengths" not in state:  # with them it is Pronk 0.1's, which did not know whose returns they were
             self._returns.load_state(state["returns"])

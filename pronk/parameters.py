@@ -9,10 +9,12 @@ single long vector. For small networks, looping over tensors would take most of 
 
 from __future__ import annotations
 
+from collections import deque
+
 import torch
 from torch import Tensor, nn
 
-from pronk.types import UserError
+from pronk.types import Parameters, UserError
 
 SLOWEST_SHARE = 1e-3
 PADDING = 16  # floats: each tensor starts on a cache line
@@ -50,6 +52,26 @@ def share_of_newest(batches: Tensor) -> Tensor:
     A plain mean over all batches at first; after SLOWEST_SHARE^-1 of them, one that forgets.
     """
     return batches.clamp(min=1.0).reciprocal().clamp(min=SLOWEST_SHARE)
+
+
+class ParameterDelay:
+    """Holds published parameters back for a number of updates (`learner.extra_lag`). 0 copies nothing."""
+
+    def __init__(self, updates: int) -> None:
+        self._updates = updates
+        self._pending: deque[Parameters] = deque()
+
+    def due(self, newest: Parameters, at_once: bool = False) -> Parameters | None:
+        """Return what to publish after an update, or None if that is not old enough yet.
+
+        With `at_once` it is the newest. What was held back is then older than what actors have, and is dropped: they
+        keep the newest until others are old enough.
+        """
+        if at_once or not self._updates:
+            self._pending.clear()
+            return newest
+        self._pending.append(Parameters(newest.version, newest.block.copy()))
+        return self._pending.popleft() if len(self._pending) > self._updates else None
 
 
 class ParameterBlock:

@@ -78,7 +78,7 @@ class History:
     young: list[Result] | None = field(default_factory=list)
     """Finished since its start, while it had played for less than the longest episode takes: mostly short ones."""
     age: int = 0  # steps played since its start
-    heard: float = 0.0  # when it last sent an unroll
+    last_seen: float = 0.0  # when it last sent an unroll
     at_border: bool = False  # its last unroll ended where an episode begins
 
     def keep(self, most: int) -> None:
@@ -144,7 +144,7 @@ class Returns:
             elif opens and not history.at_border:  # an episode was being played, and did not end
                 history.young, history.age = [], 0
             history.age += steps
-            history.heard, history.at_border = self._clock, ends
+            history.last_seen, history.at_border = self._clock, ends
             if history.young is not None and history.age >= self._longest:
                 history.results += history.young
                 history.young = None
@@ -175,7 +175,7 @@ class Returns:
     def _drop_silent(self, patience: float) -> None:
         """Forget environments whose actor has left."""
         self._environments = {
-            number: one for number, one in self._environments.items() if self._clock - one.heard <= patience
+            number: one for number, one in self._environments.items() if self._clock - one.last_seen <= patience
         }
         self._next_look = self._clock + patience / 4
 
@@ -201,7 +201,7 @@ class Trial:
     from_its_start: bool | None = None  # the present episode was begun with these weights; None: no column yet
     playing: int = 0  # steps since an episode ended, or since the weights are held
     at_border: bool = False
-    heard: int = 0  # columns of all environments when its last one came
+    last_seen: int = 0  # columns of all environments when its last one came
 
 
 class Confirmation:
@@ -228,7 +228,7 @@ class Confirmation:
                 trial.from_its_start = opens
             elif opens and not trial.at_border:  # started anew: the episode it was playing is lost
                 trial.from_its_start, trial.playing = True, 0
-            trial.heard, trial.at_border = self._columns, ends
+            trial.last_seen, trial.at_border = self._columns, ends
             trial.playing += steps
         for environment, _, value, length in episodes:
             trial = self._trials[environment]
@@ -240,7 +240,7 @@ class Confirmation:
     def estimate(self) -> Estimate | None:
         """Return what the weights are worth. None while more episodes are needed."""
         patience = SILENT_UNROLLS * len(self._trials)
-        present = [trial for trial in self._trials.values() if self._columns - trial.heard <= patience]
+        present = [trial for trial in self._trials.values() if self._columns - trial.last_seen <= patience]
         unfinished = [trial for trial in present if len(trial.values) < self._wanted]
         if any(trial.playing <= 2 * self._longest or trial.from_its_start is None for trial in unfinished):
             return None

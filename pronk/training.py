@@ -12,8 +12,9 @@
   group    several learners act as one: they add up their gradients at every update, and end together
   solved   when the return reaches its goal the weights are held, until whole episodes have confirmed it
 
-One thread. While it waits for unrolls it looks after its actors, or, with transport=local, plays them itself. With
---evaluate one more process plays whole episodes with its checkpoints: see evaluator.py.
+One thread. While it waits for unrolls it watches its actors, or, with transport=local, plays them itself. On request
+there are two more processes: one plays whole episodes with the checkpoints (evaluation/evaluator.py), one chooses the
+actions of all actors (policies/central.py).
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from pronk.layout import UnrollLayout
 from pronk.learner import Learner, NonFinite
 from pronk.learners import GroupEnded, LearnerGroup, SingleLearner
 from pronk.metrics import Metrics
+from pronk.parameters import ParameterDelay
 from pronk.processes.failures import user_code
 from pronk.processes.interrupts import Interrupted, Interrupts
 from pronk.returns import Confirmation
@@ -150,6 +152,7 @@ class Training:
         )
         with running_actors(setup) as (port, watch):
             batcher = Batcher(port, specs, config.learner.batch_size, learner.device, config.learner.passes)
+            delay = ParameterDelay(config.learner.extra_lag)
             while (outcome := self._outcome()) is None:
                 interrupts.check()
                 with metrics.waiting():
@@ -158,7 +161,9 @@ class Training:
                     self._confirm(batch, self._confirmation)
                 else:
                     self._update(batch, meanwhile=batcher.prefetch)
-                    port.publish(learner.parameters())
+                    # Weights that are held now must be played, or nothing could ever confirm them.
+                    if due := delay.due(learner.parameters(), at_once=self._confirmation is not None):
+                        port.publish(due)
                 if metrics.seconds_since_line() >= config.run.log_every_seconds:
                     metrics.queue = port.waiting / max(1, port.room)
                     self._report()
@@ -245,7 +250,7 @@ class Training:
         return Diagnosis(self._config, self._learner.spec.action, resumed=self._metrics.env_steps > 0)
 
     def _facts(self) -> Facts:
-        """What sinks outside are told of the run."""
+        """Return what services for metrics get to know of the run."""
         return Facts(self._run.path.resolve().name, self._run.path, self._recorded.model_dump())
 
     def _say_once(self, message: str) -> None:
@@ -302,7 +307,7 @@ class Training:
         self._write_seconds = self._written_at - began
 
     def _restore(self) -> None:
-        """Go on from the newest checkpoint, with the configuration as it is now."""
+        """Continue from the newest checkpoint, with the configuration as it is now."""
         state, problems = self._run.checkpoints.restore()
         for path, problem in problems.items():
             path.rename(path.with_suffix(".broken"))  # it would count as the newest

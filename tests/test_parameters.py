@@ -5,8 +5,8 @@ import pytest
 import torch
 from torch import nn
 
-from pronk.parameters import PADDING, ParameterBlock
-from pronk.types import UserError
+from pronk.parameters import PADDING, ParameterBlock, ParameterDelay
+from pronk.types import Parameters, UserError
 
 
 class Odd(nn.Module):
@@ -137,3 +137,24 @@ def test_other_types_than_float32_are_a_users_mistake(network, name):
 def test_a_block_of_another_network_is_refused():
     with pytest.raises(RuntimeError):
         ParameterBlock(nn.Linear(8, 8)).load(ParameterBlock(nn.Linear(9, 9)).bytes())
+
+
+def test_held_back_parameters_are_copies_of_those_of_so_many_updates_ago():
+    delay, block = ParameterDelay(2), np.zeros(4, np.uint8)
+    due = []
+    for version in range(1, 6):
+        block[:] = version  # in place, as the learner does
+        due.append(delay.due(Parameters(version, block)))
+    assert due[:2] == [None, None]
+    assert [(one.version, one.block.tolist()) for one in due[2:]] == [(1, [1] * 4), (2, [2] * 4), (3, [3] * 4)]
+
+
+def test_parameters_at_once_are_followed_by_none_that_are_older():
+    delay, block = ParameterDelay(2), np.zeros(4, np.uint8)
+    due = [delay.due(Parameters(version, block), at_once=version == 4) for version in range(1, 9)]
+    assert [one and one.version for one in due] == [None, None, 1, 4, None, None, 5, 6]
+
+
+def test_no_delay_copies_nothing():
+    newest = Parameters(7, np.zeros(4, np.uint8))
+    assert ParameterDelay(0).due(newest) is newest

@@ -130,8 +130,9 @@ def test_a_new_best_is_saved_between_two_checkpoints_but_not_too_often(
     assert resumed._best == ((True, 9.0) if every_seconds == 0 else (True, 1.0))
 
 
+@pytest.mark.parametrize("lag", [0, 3])
 def test_solved_only_when_whole_episodes_of_held_weights_confirm_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lag: int
 ) -> None:
     """Episodes return 9, but 1 with the weights that are held first."""
     ports, said = [], []
@@ -151,7 +152,8 @@ def test_solved_only_when_whole_episodes_of_held_weights_confirm_it(
         yield ports[-1], lambda: None
 
     monkeypatch.setattr(training, "running_actors", running_actors)
-    config = load_config("catch", [*SIZES, "run.stop_return=5", "run.total_steps=1e6", "transport=local"])
+    ending = ("run.stop_return=5", "run.total_steps=1e6", f"learner.extra_lag={lag}")
+    config = load_config("catch", [*SIZES, *ending, "transport=local"])
     run = RunDirectory.create(config, tmp_path / "run", "solved")
     resolved = resolve(config)
     learner = learner_for(resolved, spec_of(config))
@@ -160,8 +162,10 @@ def test_solved_only_when_whole_episodes_of_held_weights_confirm_it(
         f"return 5 not confirmed: 1, the mean of {CONFIRMED} episodes of the present policy; training continues"
     ]
     assert (summary["outcome"], summary["episode_return"]) == ("solved", 9.0)
-    # Nothing was learnt or counted while the weights were held.
-    assert ports[0].published == list(range(1, summary["updates"] + 1))
+    # Nothing was learnt or counted while the weights were held. Others are held back; held weights never are.
+    held, last = BATCHES, summary["updates"]
+    published = [*range(1, held - lag), held, *range(held + 1, last - lag), last]
+    assert ports[0].published == published
     assert summary["env_steps"] == summary["updates"] * STEPS
     assert ports[0].filled > 2 * summary["updates"]
     resumed = training.Training(resolved, config, run, learner, True, said.append)

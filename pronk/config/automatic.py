@@ -13,14 +13,17 @@ from __future__ import annotations
 from typing import Any
 
 from pronk.config.config import Config
-from pronk.config.encoders import describe, is_image
+from pronk.config.encoders import describe, encoder_of, is_image
 from pronk.types import EnvSpec, leaves
 
-USUAL_COLUMNS = 16  # of an actor, where they must be whole teams of agents
 ALWAYS: dict[str, Any] = {"network.normalise": True, "network.popart": True}
-VECTORS: dict[str, Any] = {"actors.unroll_length": 128, "learner.batch_size": 4, "optimiser.learning_rate": 1e-3}
+RULES: dict[str, dict[str, Any]] = {
+    "vectors": {"actors.envs": 32, "actors.unroll_length": 128, "optimiser.learning_rate": 1e-3},
+    "small images": {"actors.envs": 16, "actors.unroll_length": 128, "optimiser.learning_rate": 5e-4},
+    "images": {"actors.envs": 16, "actors.unroll_length": 20, "optimiser.learning_rate": 5e-4},
+}
+WIDTHS = (4, 3, 2, 1)  # of a batch, in columns: the first that divides an actor's environments
 PASSES = 8  # over vectors, with a loss that bounds how far they lead
-IMAGES: dict[str, Any] = {"actors.unroll_length": 20, "learner.batch_size": 4, "optimiser.learning_rate": 5e-4}
 
 
 def decided(config: Config, spec: EnvSpec | None = None) -> Config:
@@ -28,41 +31,45 @@ def decided(config: Config, spec: EnvSpec | None = None) -> Config:
 
     Without a spec, as for an environment of vectors and choices.
     """
-    if spec and spec.agents > 1 and config.actors.envs == config.learner.batch_size == "auto":
-        config = config.replace({"actors.envs": -(-USUAL_COLUMNS // spec.agents) * spec.agents})
-    images = spec is not None and sees_images(spec)
-    rules = ALWAYS | (IMAGES if images else VECTORS)
-    if config.loss.name == "appo" and not images:
+    kind = kind_of(spec) if spec else "vectors"
+    rules = ALWAYS | RULES[kind]
+    if config.learner.batch_size == "auto":
+        agents = spec.agents if spec else 1
+        rules["actors.envs"] = -(-rules["actors.envs"] // agents) * agents  # whole teams
+        envs = rules["actors.envs"] if config.actors.envs == "auto" else config.actors.envs
+        learners = 1 if config.learners.count == "auto" else config.learners.count
+        rules["learner.batch_size"] = learners * next(width for width in WIDTHS if envs % width == 0)
+    else:
+        del rules["actors.envs"]  # they have to fit the batch: see resolved.py
+    if config.loss.name == "appo" and kind == "vectors":
         rules["learner.passes"] = PASSES
     over_network = config.gateway.address is not None or config.transport.name == "grpc"
     never_idle = config.learner.passes == config.learner.batch_size == "auto" and not over_network
     rules["actors.slots"] = 1 if never_idle else 2
-    learners = 1 if config.learners.count == "auto" else config.learners.count
-    rules["learner.batch_size"] *= learners
-    if isinstance(config.actors.envs, int):  # whole unrolls in a batch, or whole batches in an unroll
-        share = next(width for width in (4, 3, 2, 1) if config.actors.envs % width == 0)
-        rules["learner.batch_size"] = share * learners
     return config.replace({path: value for path, value in rules.items() if config.at(path) == "auto"})
 
 
 def depends_on_environment(config: Config) -> bool:
     """Return whether any setting waits for the environment's spaces."""
-    return any(config.at(path) == "auto" for path in VECTORS)
+    return any(config.at(path) == "auto" for path in (*RULES["vectors"], "learner.batch_size"))
 
 
-def sees_images(spec: EnvSpec) -> bool:
-    """Return whether any entry of the observation is a picture."""
-    return any(is_image(leaf) for _, leaf in leaves(spec.observation))
+def kind_of(spec: EnvSpec) -> str:
+    """Return which of `RULES` an environment follows: by the largest picture in its observation."""
+    pictures = [leaf for _, leaf in leaves(spec.observation) if is_image(leaf)]
+    if not pictures:
+        return "vectors"
+    return "small images" if all(encoder_of(leaf) in ("small", "codes") for leaf in pictures) else "images"
 
 
 def chosen(config: Config, spec: EnvSpec) -> str:
     """Describe in one line what a decided configuration chose, and for what."""
-    seen = "images" if sees_images(spec) else "vectors"
     settings = {
         "encoder": describe(spec.observation) if config.network.torso == "auto" else config.network.torso,
+        "envs": config.actors.envs,
         "unroll_length": config.actors.unroll_length,
         "batch_size": config.learner.batch_size,
         "learning_rate": config.optimiser.learning_rate,
         "passes": config.learner.passes,
     }
-    return f"settings for {seen}: " + ", ".join(f"{name} {value}" for name, value in settings.items())
+    return f"settings for {kind_of(spec)}: " + ", ".join(f"{name} {value}" for name, value in settings.items())

@@ -231,9 +231,10 @@ class ActorsConfig(Section):
     """Actor processes, of all learners together; each learner has at least one. `auto`: one per core. 0: only actors of
     other machines play (gateway.address)."""
     envs: Envs | Auto = "auto"
-    """Environments per actor. `auto`: 16, or learner.batch_size if that does not fit 16."""
+    """Environments per actor. `auto`: 16 for images, else 32, or learner.batch_size if that does not fit."""
     unroll_length: Annotated[int, Field(gt=0, le=100_000)] | Auto = "auto"
-    """Steps per unroll. Table G.1: 20; table D.3: 100. `auto`: 20 for images, else 128."""
+    """Steps per unroll. Table G.1: 20; table D.3: 100. `auto`: 20 for images of more than 20 pixels, else
+    128."""
     slots: Annotated[int, Field(ge=1, le=64)] | Auto = "auto"
     """Unrolls that an actor may be ahead of the learner. Limits memory and policy lag; with 1 an actor waits until the
     learner has taken its unroll. `auto`: 2, or 1 where learner.passes and learner.batch_size are `auto`, too, and no
@@ -265,6 +266,9 @@ class LearnerConfig(Section):
     passes: Annotated[int, Field(gt=0, le=100)] | Auto = "auto"
     """Times that each batch is learnt from. More than 1 learns more from each step and adds lag. Paper: 1. `auto`: 8
     with loss.name=appo and no images; else up to 8, while the learner would otherwise wait for the actors."""
+    extra_lag: Annotated[int, Field(ge=0, le=10_000)] = 0
+    """Updates by which the actors' parameters are held back on purpose, on top of the lag that there is anyway: to
+    study corrections at a known policy lag. Costs memory for so many copies of the parameters. 0: off."""
     device: str = "auto"
     """A torch device such as `cpu` or `cuda:1`. `auto`: the first GPU (with several learners, a GPU each), else the
     CPU."""

@@ -1,8 +1,11 @@
+import dataclasses
+
 from pronk.config import Config, decided, load_config, recorded, resolve
 from pronk.config.automatic import chosen
 from pronk.types import ActionSpec, ArraySpec, EnvSpec
 
 VECTOR = EnvSpec(ArraySpec((3,), "float32"), ActionSpec((), (2,)))
+GRID = EnvSpec(ArraySpec((7, 7, 3), "uint8"), ActionSpec((), (2,)))
 IMAGE = EnvSpec({"picture": ArraySpec((84, 84, 4), "uint8"), "speed": ArraySpec((), "float32")}, ActionSpec((), (2,)))
 
 
@@ -10,6 +13,8 @@ def test_images_and_vectors_get_settings_of_their_own():
     vector, image = decided(Config(), VECTOR), decided(Config(), IMAGE)
     assert (vector.actors.unroll_length, vector.learner.passes) == (128, 8)
     assert (image.actors.unroll_length, image.learner.passes) == (20, "auto")
+    grid = decided(Config(), GRID)
+    assert (grid.actors.unroll_length, grid.learner.passes) == (128, "auto")
     assert vector.optimiser.learning_rate > image.optimiser.learning_rate
     assert vector.network.normalise is vector.network.popart is True
 
@@ -32,6 +37,17 @@ def test_a_batch_fits_any_number_of_environments_and_learners():
     assert several.learner.batch_size % 3 == 0
 
 
+def test_teams_are_never_cut():
+    team = dataclasses.replace(VECTOR, agents=5)
+    config = decided(Config(), team)
+    assert config.actors.envs == 35
+    assert config.actors.envs % config.learner.batch_size == 0
+
+
+def test_environments_fit_a_batch_that_was_asked_for():
+    assert resolve(decided(Config().replace({"learner.batch_size": 24}), VECTOR)).actors.envs == 24
+
+
 def test_without_a_spec_everything_is_decided_too():
     resolved = resolve(Config())
     assert "auto" not in (
@@ -45,7 +61,7 @@ def test_without_a_spec_everything_is_decided_too():
 def test_what_was_chosen_is_said_in_one_line():
     line = chosen(decided(Config(), IMAGE), IMAGE)
     assert line.startswith("settings for images: encoder picture (84x84x4 uint8): ")
-    assert "unroll_length 20, batch_size 4, learning_rate 0.0005, passes auto" in line
+    assert "envs 16, unroll_length 20, batch_size 4, learning_rate 0.0005, passes auto" in line
     assert "\n" not in line
 
 

@@ -87,3 +87,9 @@ def test_two_resumes_of_one_checkpoint_are_one_history(tmp_path: Path) -> None:
     assert history(one) == history(other)
     assert same(final_state(one)["learner"], final_state(other)["learner"])
     assert not same(before["network"], final_state(one)["learner"]["network"])
+
+
+@pytest.mark.parametrize("lag", [0, 1, 3])
+def test_extra_lag_is_the_measured_lag(lag: int, tmp_path: Path) -> None:
+    run = train(tmp_path / "run", *KINDS["catch"], f"learner.extra_lag={lag}")
+    assert [line["policy_lag"] for line in read_metrics(run)] == [min(lag, update) for update in range(10)]
