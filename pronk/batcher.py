@@ -4,12 +4,13 @@ A batch is any number of columns: several unrolls side by side, or one unroll of
 batches, gone through `passes` times (`auto`: again and again until the next unrolls are there, within reason). Each is
 one block of memory, so it reaches a GPU in a single copy, from pinned memory, while the GPU still works on the batch
 before it (`prefetch`). On a CPU there is nothing to overlap, and staging ahead would only add lag.
+
+With replay, columns of earlier batches follow the others; every pass draws them anew.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -17,13 +18,12 @@ import torch
 from torch import Tensor
 
 from pronk.config.section import Auto
-from pronk.layout import Layout, UnrollLayout
+from pronk.layout import Layout, UnrollLayout, columns, with_columns
+from pronk.replay import Replay
 from pronk.transport import LearnerPort
 from pronk.types import Array, ArraySpec, Tree, Unroll, map_tree, map_unroll
 
 MOST_PASSES = 8  # with passes=auto; the clipped loss gains little from more
-# Fields whose first axis is the environment. Elsewhere it is time.
-PER_ENVIRONMENT = ("state", "version", "task", "environment")
 
 
 class Batch(NamedTuple):
@@ -32,30 +32,40 @@ class Batch(NamedTuple):
     tensors: Unroll
     arrays: Unroll
     fresh: Array  # [B] bool: the column has not been learnt from before
+    drawn: Array | None = None  # slots of the replayed columns, which are the last ones
+    recorded: Tensor | None = None  # [T+1, replayed columns] values when these were fresh, where the buffer keeps them
 
 
 class Stage:
     """Memory for one batch."""
 
     def __init__(self, layout: UnrollLayout, device: torch.device) -> None:
+        self._device = device
         self._pinned = device.type == "cuda"
         self._host = torch.zeros(layout.nbytes, dtype=torch.uint8, pin_memory=self._pinned)
         self.arrays = layout.view(self._host.numpy())
         self._device_block = torch.empty_like(self._host, device=device) if device.type != "cpu" else self._host
         self._tensors = Unroll(**tensor_views(layout, self._device_block))
 
-    def batch(self, fresh: Array) -> Batch:
+    def batch(self, fresh: Array, drawn: Array | None = None, recorded: Array | None = None) -> Batch:
         """Send what was written to `arrays` on its way to the device."""
         if self._device_block is not self._host:
             self._device_block.copy_(self._host, non_blocking=self._pinned)
-        return Batch(self._tensors, self.arrays, fresh)
+        values = None if recorded is None else torch.from_numpy(recorded).to(self._device)
+        return Batch(self._tensors, self.arrays, fresh, drawn, values)
 
 
 class Batcher:
-    """Takes unrolls from the port and gives batches of `batch_size` columns."""
+    """Takes unrolls from the port and gives batches of `batch_size` columns, and replayed ones on top."""
 
     def __init__(
-        self, port: LearnerPort, specs: Unroll, batch_size: int, device: torch.device, passes: int | Auto = 1
+        self,
+        port: LearnerPort,
+        specs: Unroll,
+        batch_size: int,
+        device: torch.device,
+        passes: int | Auto = 1,
+        replay: Replay | None = None,
     ) -> None:
         envs = specs.version.shape[0]
         self._most_passes = MOST_PASSES if passes == "auto" else passes
@@ -63,9 +73,9 @@ class Batcher:
         self._passes = self._most_passes  # through the newest stages: none is left before the first
         self._port, self._width = port, min(envs, batch_size)
         self._unrolls_per_batch, self._batches_per_unroll = max(1, batch_size // envs), max(1, envs // batch_size)
-        layout = UnrollLayout(with_columns(specs, batch_size))
-        # Two sets: one with the learner, one being filled.
-        self._sets = deque([[Stage(layout, device) for _ in range(self._batches_per_unroll)] for _ in range(2)])
+        self._specs, self._batch_size, self._device, self._replay = specs, batch_size, device, replay
+        self._replayed = 0  # columns of the stages, until there is something to replay
+        self._sets = self._make_sets()
         self._ready: deque[tuple[Stage, Array]] = deque()
         self._prefetches = device.type != "cpu"
 
@@ -77,7 +87,10 @@ class Batcher:
             else:
                 self._stack()
         stage, fresh = self._ready.popleft()
-        return stage.batch(fresh)
+        if self._replay is None or len(fresh) == self._batch_size:
+            return stage.batch(fresh)
+        drawn = self._replay.draw(columns(stage.arrays, self._batch_size, self._replay.columns))
+        return stage.batch(fresh, drawn, self._replay.values(drawn))
 
     def prefetch(self) -> None:
         """Stage the next batch if its unrolls are there, without waiting."""
@@ -88,7 +101,15 @@ class Batcher:
     def _unrolls_are_there(self) -> bool:
         return self._port.waiting >= self._unrolls_per_batch
 
+    def _make_sets(self) -> deque[list[Stage]]:
+        """Return two sets of stages: one with the learner, one being filled."""
+        layout = UnrollLayout(with_columns(self._specs, self._batch_size + self._replayed))
+        return deque([[Stage(layout, self._device) for _ in range(self._batches_per_unroll)] for _ in range(2)])
+
     def _stack(self) -> None:
+        if self._replay is not None and len(self._replay) and not self._replayed:
+            self._replayed = self._replay.columns
+            self._sets = self._make_sets()
         self._sets.rotate()
         with self._port.unrolls(self._unrolls_per_batch) as unrolls:
             for index, stage in enumerate(self._sets[0]):
@@ -101,33 +122,10 @@ class Batcher:
 
     def _pass(self) -> None:
         """Make the newest stages ready, for the first time or again."""
-        fresh = np.full(self._width * self._unrolls_per_batch, self._passes == 0)
+        fresh = np.zeros(self._batch_size + self._replayed, bool)
+        fresh[: self._batch_size] = self._passes == 0
         self._ready.extend((stage, fresh) for stage in self._sets[0])
         self._passes += 1
-
-
-def columns(unroll: Unroll, start: int, width: int) -> Unroll:
-    """Views of some environments of an unroll."""
-    chosen = slice(start, start + width)
-
-    def cut(name: str, field: Tree) -> Tree:
-        index = chosen if name in PER_ENVIRONMENT else (slice(None), chosen)
-        return map_tree(lambda array: array[index], field)
-
-    return Unroll(**{name: cut(name, field) for name, field in unroll._asdict().items()})
-
-
-def with_columns(specs: Unroll, count: int) -> Unroll:
-    """The specs of an unroll with another number of environments."""
-
-    def widen(name: str, field: Tree) -> Tree:
-        axis = 0 if name in PER_ENVIRONMENT else 1
-        return map_tree(
-            lambda spec: replace(spec, shape=(*spec.shape[:axis], count, *spec.shape[axis + 1 :])),
-            field,
-        )
-
-    return Unroll(**{name: widen(name, field) for name, field in specs._asdict().items()})
 
 
 def tensor_views(layout: Layout, block: Tensor) -> Tree:

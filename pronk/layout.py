@@ -8,6 +8,7 @@ copying, and two processes that computed the same layout agree on `digest`.
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,8 @@ import numpy as np
 from pronk.types import ArraySpec, Tree, Unroll, leaves, map_tree
 
 ALIGNMENT = 64  # bytes: a cache line, so that no two arrays share one
+# Fields whose first axis is the environment. Elsewhere it is time.
+PER_ENVIRONMENT = ("state", "version", "task", "environment")
 
 
 class Layout:
@@ -83,6 +86,30 @@ class UnrollLayout(Layout):
     def allocate(self) -> Unroll:
         """An unroll in memory of its own."""
         return self.view(np.zeros(self.nbytes, np.uint8))
+
+
+def columns(unroll: Unroll, start: int, width: int) -> Unroll:
+    """Views of some environments of an unroll."""
+    chosen = slice(start, start + width)
+
+    def cut(name: str, field: Tree) -> Tree:
+        index = chosen if name in PER_ENVIRONMENT else (slice(None), chosen)
+        return map_tree(lambda array: array[index], field)
+
+    return Unroll(**{name: cut(name, field) for name, field in unroll._asdict().items()})
+
+
+def with_columns(specs: Unroll, count: int) -> Unroll:
+    """The specs of an unroll with another number of environments."""
+
+    def widen(name: str, field: Tree) -> Tree:
+        axis = 0 if name in PER_ENVIRONMENT else 1
+        return map_tree(
+            lambda spec: replace(spec, shape=(*spec.shape[:axis], count, *spec.shape[axis + 1 :])),
+            field,
+        )
+
+    return Unroll(**{name: widen(name, field) for name, field in specs._asdict().items()})
 
 
 def _specs(tree: Tree) -> Tree:

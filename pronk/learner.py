@@ -11,7 +11,8 @@ from torch import Tensor
 
 from pronk.config import ResolvedConfig
 from pronk.device import check_precision
-from pronk.losses import make_loss
+from pronk.losses import Loss, make_loss
+from pronk.losses.replayed import ReplayLoss
 from pronk.networks import make_network
 from pronk.optimisers import make_optimiser
 from pronk.parameters import ParameterBlock
@@ -44,7 +45,11 @@ class Learner:
         self._forward = torch.compile(self.network) if config.learner.compile else self.network
         self._precision = getattr(torch, config.learner.precision)
         self._block = ParameterBlock(self.network)
-        self.loss = make_loss(config.loss)
+        self.loss: Loss = make_loss(config.loss)
+        self.replay_loss: ReplayLoss | None = None
+        if config.replay.size:
+            fresh = config.learner.batch_size
+            self.loss = self.replay_loss = ReplayLoss(self.loss, config.loss, config.replay, fresh)
         self._loss_is_mean = config.loss.reduction == "mean"
         self._optimiser = make_optimiser(self._block.weights, self._block.gradients, config.optimiser)
         self._max_norm = config.optimiser.max_gradient_norm

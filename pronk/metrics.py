@@ -43,7 +43,7 @@ class Experience(NamedTuple):
             steps=int(np.count_nonzero(unroll.valid & fresh)),
             ended=int(np.count_nonzero(ended)),
             columns=columns,
-            episodes=last_episodes(unroll, ended) if ended.any() else [],
+            episodes=last_episodes(unroll, ended, fresh) if ended.any() else [],
             length=unroll.reward.shape[0],
             lag=float(lag[fresh].mean()) if count else 0.0,
             replayed=total - count,
@@ -66,9 +66,9 @@ class Experience(NamedTuple):
         )
 
 
-def last_episodes(unroll: Unroll, ended: Array) -> list[Episode]:
+def last_episodes(unroll: Unroll, ended: Array, fresh: Array) -> list[Episode]:
     """Return the last episodes of each column, oldest first, and no more than `Returns` would keep of them."""
-    most = math.ceil(EPISODES / np.unique(unroll.environment).size)
+    most = math.ceil(EPISODES / np.unique(unroll.environment[fresh]).size)
     until_the_end = np.cumsum(ended[::-1], axis=0)[::-1]  # how many have ended from here on
     column, step = np.nonzero((ended & (until_the_end <= most)).T)
     fields = (unroll.environment[column], unroll.task[column])

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
-LEARNER, ACTORS, EVALUATION, FURTHER_ACTORS, FURTHER_LEARNERS, BESIDE_TRAINING = range(6)
+LEARNER, ACTORS, EVALUATION, FURTHER_ACTORS, FURTHER_LEARNERS, BESIDE_TRAINING, REPLAY = range(7)
 
 PURPOSES = {ACTORS: 0, EVALUATION: 1, BESIDE_TRAINING: 2}  # the two highest bits of an environment's seed
 NUMBER_BITS = 29
@@ -40,6 +40,11 @@ def learner_seed(seed: int) -> int:
 def further_learner_seed(seed: int, rank: int, generation: int) -> int:
     """Return the seed of what learner `rank` > 0 draws after it received the weights (dropout in a user's network)."""
     return as_int(stream(seed, FURTHER_LEARNERS, rank, generation))
+
+
+def replay_seed(seed: int, rank: int, generation: int) -> np.random.SeedSequence:
+    """Return the seed of what learner `rank` draws from its replay buffer."""
+    return stream(seed, REPLAY, rank, generation)
 
 
 def actor_seeds(seed: int, actor: int, life: int, generation: int, envs: int, rank: int = 0) -> tuple[int, list[int]]:

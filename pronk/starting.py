@@ -31,6 +31,7 @@ from pronk.learners import GroupEnded, Rendezvous, coordinate, find_rendezvous, 
 from pronk.policies import check_inference
 from pronk.processes.failures import time_limit, user_code
 from pronk.processes.freed_memory import keep_freed_memory
+from pronk.replay import describe_replay, replay_nbytes
 from pronk.runs.directory import RunDirectory
 from pronk.sinks import Sink
 from pronk.sinks.outside import check_sinks
@@ -103,6 +104,7 @@ def train(
     check_teams(resolved, spec)
     learner = learner_for(resolved, spec, rendezvous)
     refuse_more_than_memory(resolved, learner, rendezvous.count_here)
+    replay = replay_memory(resolved, learner, rendezvous.count_here)
     check_gateway(resolved)
     recorded = record(config, resolved)
     with coordinate(rendezvous, config.loss.reduction, say) as group:
@@ -113,6 +115,8 @@ def train(
         with run.locked():
             if has_choice and display is not None:
                 say(chosen(config, spec))
+            if replay and display is not None:
+                say(describe_replay(resolved, config.replay.size, replay))
             training = Training(resolved, recorded, run, learner, resume, say, group)
             group.announce(config.to_yaml(), str(run.path), run.logs)
             try:
@@ -193,9 +197,26 @@ def refuse_more_than_memory(config: ResolvedConfig, learner: Learner, learners: 
     nbytes = UnrollLayout(specs_for(config, learner.spec, learner.network.state_spec)).nbytes
     staged = 2 * max(1, config.learner.batch_size // config.actors.envs)
     nbytes *= (config.actors.slots * config.actors.count + staged) * learners
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    memory = machine_memory()
     if nbytes > memory:
         raise UserError(
             f"the unrolls of all actors need {nbytes / 2**30:,.0f} GiB, this machine has {memory / 2**30:,.0f}: lower "
             "actors.count, actors.envs, actors.unroll_length or actors.slots"
         )
+
+
+def replay_memory(config: ResolvedConfig, learner: Learner, learners: int = 1) -> int:
+    """Return the bytes of the replay buffers of this machine. Raises UserError if it does not have as many."""
+    nbytes = replay_nbytes(specs_for(config, learner.spec, learner.network.state_spec), config) * learners
+    memory = machine_memory()
+    if nbytes > memory:
+        raise UserError(
+            f"replay.size: the columns need {nbytes / 2**30:,.0f} GiB, this machine has {memory / 2**30:,.0f}: lower "
+            "replay.size or actors.unroll_length"
+        )
+    return nbytes
+
+
+def machine_memory() -> int:
+    """Return the memory of this machine in bytes."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -9,6 +9,7 @@
            played; measured from Unroll.version, always logged
   stop     the learner leaves its `with`; the ports close; every actor gets `Closed` and returns
   failure  an actor's end is the end of its socket; its slots are its own, so nothing is lost, locked or half-read
+  replay   with replay.size, columns that were learnt from are drawn again into later batches: see replay.py
   group    several learners act as one: they add up their gradients at every update, and end together
   solved   when the return reaches its goal the weights are held, until whole episodes have confirmed it
 
@@ -40,18 +41,19 @@ from pronk.metrics import Metrics
 from pronk.parameters import ParameterDelay
 from pronk.processes.failures import user_code
 from pronk.processes.interrupts import Interrupted, Interrupts
+from pronk.replay import Replay
 from pronk.returns import Confirmation
 from pronk.runs.broken_batch import save_broken_batch
 from pronk.runs.directory import RunDirectory
 from pronk.schedules import entropy_cost, learning_rate, progress_of
-from pronk.seeding import further_learner_seed
+from pronk.seeding import further_learner_seed, replay_seed
 from pronk.sinks import Sink
 from pronk.sinks.jsonl import JsonLines
 from pronk.sinks.lag import LagHistogram
 from pronk.sinks.notes import DiagnosisNotes
 from pronk.sinks.outside import Facts, outside_sinks
 from pronk.sinks.tensorboard import TensorBoard
-from pronk.types import Failure
+from pronk.types import Failure, Unroll
 
 Say = Callable[[str], None]
 
@@ -81,6 +83,7 @@ class Training:
         self._config, self._recorded, self._run, self._learner, self._say = config, recorded, run, learner, say
         self._group = group or SingleLearner()
         self._leads = self._group.rank == 0  # who writes
+        self._replay: Replay | None = None
         self._metrics = Metrics(learner.spec.frames_per_step)
         self._best = (False, -float("inf"))  # see Metrics.standing
         self._confirmation: Confirmation | None = None  # while the weights are held
@@ -150,8 +153,10 @@ class Training:
         setup = ActorSetup(
             config, UnrollLayout(specs), learner.parameters(), self._run.logs, metrics.env_steps, interrupts, self._say
         )
+        self._replay = self._make_replay(specs)
         with running_actors(setup) as (port, watch):
-            batcher = Batcher(port, specs, config.learner.batch_size, learner.device, config.learner.passes)
+            sizes = (config.learner.batch_size, learner.device, config.learner.passes)
+            batcher = Batcher(port, specs, *sizes, self._replay)
             delay = ParameterDelay(config.learner.extra_lag)
             while (outcome := self._outcome()) is None:
                 interrupts.check()
@@ -183,8 +188,13 @@ class Training:
         metrics.entropy_cost = entropy_cost(config, metrics.progress, metrics.env_steps)
         metrics.count_lags(learner.version - batch.arrays.version, batch.fresh)
         learner.loss.entropy_cost = metrics.entropy_cost
+        if learner.replay_loss:
+            learner.replay_loss.recorded = batch.recorded
         with user_code("the learner"):
             update = self._group.step(learner, batch, rate, meanwhile)
+        if self._replay is not None and learner.replay_loss:
+            seen = (tensor.cpu().numpy() for tensor in learner.replay_loss.seen)
+            self._replay.record(batch.arrays, batch.fresh, batch.drawn, *seen)
         metrics.learning_rate = update.report.pop("learning_rate")
         metrics.record(update.experience, update.report)
         if metrics.reached(config.run.stop_return) and metrics.env_steps >= self._confirm_from:
@@ -216,6 +226,33 @@ class Training:
             metrics.load_state(state["metrics"])
             learner.version = state["version"]
             torch.manual_seed(further_learner_seed(self._config.run.seed, self._group.rank, metrics.env_steps))
+
+    def _make_replay(self, specs: Unroll) -> Replay | None:
+        """Make the buffer of this learner: empty, or as the run that is resumed has saved it."""
+        config, metrics = self._config, self._metrics
+        if not config.replay.size:
+            return None
+        replay = Replay(specs, config, replay_seed(config.run.seed, self._group.rank, metrics.env_steps))
+        if metrics.updates:
+            problem = replay.load(self._replay_file, self._learner.version) if config.replay.keep else None
+            if problem:
+                self._say(f"replay starts empty: {self._replay_file} cannot be used ({problem})")
+            elif not config.replay.keep and self._leads:
+                self._say("replay starts empty: it was not saved (replay.keep=false)")
+        return replay
+
+    @property
+    def _replay_file(self) -> Path:
+        return self._run.checkpoints.folder / f"replay-{self._group.rank:03d}.npz"
+
+    def _save_replay(self) -> None:
+        """Write this learner's buffer beside the checkpoints. If that fails, it is reported."""
+        if self._replay is None or not self._config.replay.keep:
+            return
+        try:
+            self._replay.save(self._replay_file)
+        except OSError as error:
+            self._say_once(f"cannot write {self._replay_file}: {error}")
 
     def _outcome(self) -> str | None:
         """Why the run is at its end, or None."""
@@ -261,6 +298,8 @@ class Training:
     def _save(self) -> None:
         """Write a checkpoint. If that fails, it is reported; the last one is kept and training continues."""
         if not self._leads:
+            self._save_replay()
+            self._saved_at = time.monotonic()
             return
         standing = self._metrics.standing
         best = standing is not None and standing >= self._best and not self._evaluator.chooses_best
@@ -270,6 +309,7 @@ class Training:
             self._saved = self._run.checkpoints.save(state, self._config.checkpoint.keep, best)
             self._best = state["best"]
             self._evaluator.offer(self._saved)
+        self._save_replay()
         self._saved_at = time.monotonic()
 
     def _save_if_best(self) -> None:

@@ -35,7 +35,7 @@ LAYERS = {
         "statistics",
     },
     "seams": {"envs", "networks", "losses", "optimisers", "transport", "sinks", "learners"},
-    "story": {"policies", "actor", "batcher", "learner", "actors", "evaluation", "training"},
+    "story": {"policies", "actor", "frame_stacks", "replay", "batcher", "learner", "actors", "evaluation", "training"},
     "tools": {"starting", "bench", "cluster", "dashboard", "exports", "plotting", "sharing", "watching"},
     "commands": {"cli"},
 }

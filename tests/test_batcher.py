@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from pronk.batcher import MOST_PASSES, PER_ENVIRONMENT, Batcher
-from pronk.layout import UnrollLayout
+from pronk.batcher import MOST_PASSES, Batcher
+from pronk.layout import PER_ENVIRONMENT, UnrollLayout
 from pronk.transport.local import LocalTransport
 from pronk.types import ActionSpec, ArraySpec, EnvSpec, Unroll, leaves, map_unroll, unroll_specs
 

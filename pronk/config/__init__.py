@@ -8,7 +8,7 @@ everything that runs).
 from pronk.config.automatic import decided
 from pronk.config.config import Config
 from pronk.config.host import GatewayConfig
-from pronk.config.knobs import EnvConfig, LossConfig, NetworkConfig, OptimiserConfig
+from pronk.config.knobs import EnvConfig, LossConfig, NetworkConfig, OptimiserConfig, ReplayConfig
 from pronk.config.loading import load_config, override, preset_names, read_yaml, recorded, validate
 from pronk.config.machine import available_cores
 from pronk.config.resolved import Rank, ResolvedConfig, ResolvedOptimiser, record, resolve
@@ -21,6 +21,7 @@ __all__ = [
     "NetworkConfig",
     "OptimiserConfig",
     "Rank",
+    "ReplayConfig",
     "ResolvedConfig",
     "ResolvedOptimiser",
     "available_cores",

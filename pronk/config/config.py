@@ -21,6 +21,7 @@ from pronk.config.knobs import (
     LossConfig,
     NetworkConfig,
     OptimiserConfig,
+    ReplayConfig,
     RunConfig,
     TransportConfig,
 )
@@ -58,6 +59,7 @@ class Config(Document):
     optimiser: OptimiserConfig = OptimiserConfig()
     actors: ActorsConfig = ActorsConfig()
     learner: LearnerConfig = LearnerConfig()
+    replay: ReplayConfig = ReplayConfig()
     learners: LearnersConfig = LearnersConfig()
     transport: TransportConfig = TransportConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()

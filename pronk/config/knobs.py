@@ -281,6 +281,32 @@ class LearnerConfig(Section):
     """Threads of torch on the CPU. `auto`: the cores that the actors leave free, at least 1."""
 
 
+class ReplayConfig(Section):
+    """Replay: columns that were learnt from before, drawn again into later batches. Off by default."""
+
+    size: Annotated[int, Field(ge=0, le=100_000_000)] = 0
+    """Columns kept (trajectories of actors.unroll_length steps), the newest of all learners together, in the memory of
+    their machines. Each learner has its share, from its own actors. Paper: 10,000. 0: no replay."""
+    fraction: Annotated[float, Field(gt=0, lt=1)] = 0.5
+    """Share of each batch that is replayed. These columns come on top of learner.batch_size, which counts fresh ones.
+    With loss.reduction=sum the gradient grows by them. Paper: 0.5."""
+    sampling: Literal["uniform", "prioritised"] = "uniform"
+    """`uniform`: every column alike, as in the paper. `prioritised`: in proportion to the mean absolute TD error of its
+    steps when it was last learnt from. The bias of this choice is not corrected for."""
+    keep: bool = False
+    """Save the buffer with every checkpoint, so that a resumed run continues with it. It is as large on disk as in
+    memory. false: a resumed run starts with an empty one."""
+    trust_region: Annotated[float, Field(ge=1, allow_inf_nan=False)] | None = None
+    """Leave out steps of replayed columns at which the ratio of the present policy to the one that acted is not between
+    1 / this and this, as LASER (arXiv 1909.11583) does with the KL divergence. The trace ends there. null: off."""
+    clone_policy_cost: NonNegative = 0.0
+    """Weight of -log pi(a) of the recorded actions, on replayed columns: keeps the policy near the one that acted
+    (CLEAR, arXiv 1811.11682: 0.01). 0: off."""
+    clone_value_cost: NonNegative = 0.0
+    """Weight of the squared distance of each value from what it was when the column was fresh, on replayed columns, in
+    the scale that values are learnt in (CLEAR: 0.005). 0: off."""
+
+
 class LearnersConfig(Section):
     """Several learners that act as one: each has its own actors, and gradients are summed at every update."""
 

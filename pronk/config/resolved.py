@@ -28,6 +28,7 @@ from pronk.config.knobs import (
     LossConfig,
     NetworkConfig,
     OptimiserConfig,
+    ReplayConfig,
     RunConfig,
     TransportConfig,
 )
@@ -104,6 +105,8 @@ class ResolvedConfig(Document):
     optimiser: ResolvedOptimiser
     actors: ResolvedActors
     learner: ResolvedLearner
+    replay: ReplayConfig
+    """`size` is this learner's share."""
     transport: TransportConfig
     checkpoint: CheckpointConfig
     evaluation: ResolvedEvaluation
@@ -147,6 +150,7 @@ def resolve(config: Config, rank: Rank = ONLY) -> ResolvedConfig:
     tree["network"]["separate_value"] = has_separate_value(config.network)
     tree["actors"] |= {"count": count, "envs": envs}
     tree["learner"] |= {"batch_size": columns, "threads": threads}
+    tree["replay"]["size"] = -(-config.replay.size // rank.count)
     tree["gateway"]["address"] = address_of_learner(config.gateway.address, rank.rank_here)
     tree["evaluation"]["enabled"] = config.evaluation.enabled and rank.rank == 0
     most = evaluation_envs(config.env, envs) if config.evaluation.envs == "auto" else config.evaluation.envs

@@ -30,9 +30,7 @@ from pronk.statistics import (
 from pronk.types import UserError
 
 TRUSTED_RUNS = 3  # of a task; with fewer, an interval says little
-ENOUGH_SCORES = (
-    5  # of a group; with 3, an interval of 95% holds the true value in 75% (benchmarks/interval_coverage.py)
-)
+ENOUGH_SCORES = 5  # of a group; with 3, a 95% interval holds the true value in 75% (benchmarks/interval_coverage.py)
 
 
 @dataclass(frozen=True)

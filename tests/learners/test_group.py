@@ -22,7 +22,8 @@ import pytest
 import torch
 from test_learner import LSTM, batch_for, configured, learner_of, step, weights_of
 
-from pronk.batcher import Batch, columns
+from pronk.batcher import Batch
+from pronk.layout import columns
 from pronk.learner import Learner, NonFinite
 from pronk.learners import GroupEnded, LearnerGroup, Rendezvous, SingleLearner, coordinate, participate
 from pronk.learners.base import Contribution

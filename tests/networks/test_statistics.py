@@ -5,9 +5,8 @@ import copy
 import pytest
 import torch
 
-from pronk.batcher import PER_ENVIRONMENT
 from pronk.config import Config, resolve
-from pronk.layout import UnrollLayout
+from pronk.layout import PER_ENVIRONMENT, UnrollLayout
 from pronk.learner import Learner
 from pronk.losses import make_loss
 from pronk.losses.corrections import vtrace
