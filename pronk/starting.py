@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -92,8 +92,40 @@ def train(
         raise UserError("resume needs run_dir, the run to continue")
     if run_dir is not None and not resume:
         RunDirectory.refuse_used(Path(run_dir))
+    config, resolved, learner, choices = prepared(config, rendezvous, say)
+    recorded = record(config, resolved)
+    with coordinate(rendezvous, config.loss.reduction, say) as group:
+        if resume:
+            run = RunDirectory.open(Path(str(run_dir)))
+        else:
+            run = RunDirectory.create(recorded, Path(run_dir) if run_dir else None, name or config.env.id)
+        with run.locked():
+            for line in choices if display is not None else []:
+                say(line)
+            training = Training(resolved, recorded, run, learner, resume, say, group)
+            group.announce(config.to_yaml(), str(run.path), run.logs)
+            try:
+                summary = concluded(training.go(display))
+            except Exception as error:
+                run.write_failure(str(error))
+                raise
+    if config.run.video:
+        film_final(run.path, say)
+    return summary
+
+
+class Prepared(NamedTuple):
+    """All that a run starts from."""
+
+    config: Config  # what depends on the environment is decided
+    resolved: ResolvedConfig
+    learner: Learner
+    choices: list[str]  # lines for the user
+
+
+def prepared(config: Config, rendezvous: Rendezvous, say: Say) -> Prepared:
+    """Make the learner, and check everything. Nothing is written yet: most mistakes in a configuration show here."""
     check_sinks(config.run.sinks)
-    # All this is before anything is written: most mistakes in a configuration show here.
     spec = spec_of(config)
     for note in spec.notes:
         say(note)
@@ -106,27 +138,10 @@ def train(
     refuse_more_than_memory(resolved, learner, rendezvous.count_here)
     replay = replay_memory(resolved, learner, rendezvous.count_here)
     check_gateway(resolved)
-    recorded = record(config, resolved)
-    with coordinate(rendezvous, config.loss.reduction, say) as group:
-        if resume:
-            run = RunDirectory.open(Path(str(run_dir)))
-        else:
-            run = RunDirectory.create(recorded, Path(run_dir) if run_dir else None, name or config.env.id)
-        with run.locked():
-            if has_choice and display is not None:
-                say(chosen(config, spec))
-            if replay and display is not None:
-                say(describe_replay(resolved, config.replay.size, replay))
-            training = Training(resolved, recorded, run, learner, resume, say, group)
-            group.announce(config.to_yaml(), str(run.path), run.logs)
-            try:
-                summary = concluded(training.go(display))
-            except Exception as error:
-                run.write_failure(str(error))
-                raise
-    if config.run.video:
-        film_final(run.path, say)
-    return summary
+    choices = [chosen(config, spec)] if has_choice else []
+    if replay:
+        choices.append(describe_replay(resolved, config.replay.size, replay))
+    return Prepared(config, resolved, learner, choices)
 
 
 def elsewhere(

@@ -51,7 +51,8 @@ def decided(config: Config, spec: EnvSpec | None = None) -> Config:
 
 def depends_on_environment(config: Config) -> bool:
     """Return whether any setting waits for the environment's spaces."""
-    return any(config.at(path) == "auto" for path in (*RULES["vectors"], "learner.batch_size"))
+    paths = ("actors.unroll_length", "learner.batch_size", "optimiser.learning_rate")
+    return any(config.at(path) == "auto" for path in paths)
 
 
 def kind_of(spec: EnvSpec) -> str:
