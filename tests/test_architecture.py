@@ -32,6 +32,7 @@ LAYERS = {
         "metrics",
         "schedules",
         "diagnosis",
+        "statistics",
     },
     "seams": {"envs", "networks", "losses", "optimisers", "transport", "sinks", "learners"},
     "story": {"policies", "actor", "frame_stacks", "replay", "batcher", "learner", "actors", "evaluation", "training"},
@@ -43,6 +44,7 @@ LAYER = {unit: number for number, units in enumerate(LAYERS.values()) for unit i
 # What the command line and a starting actor import: torch alone takes two seconds.
 WITHOUT_TORCH = {
     *("types", "seeding", "layout", "config", "processes", "runs", "returns", "metrics", "schedules", "diagnosis"),
+    "statistics",
     *("envs", "transport", "sinks", "cluster", "dashboard", "plotting", "sweeps", "cli"),
 }
 

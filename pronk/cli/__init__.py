@@ -14,6 +14,7 @@ import pronk.cli.evaluate
 import pronk.cli.watch
 import pronk.cli.runs
 import pronk.cli.plot
+import pronk.cli.compare
 import pronk.cli.export
 import pronk.cli.push
 import pronk.cli.dashboard

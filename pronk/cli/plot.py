@@ -35,7 +35,15 @@ def plot(
             "many episodes already, 0.05 for the rest]."
         ),
     ] = None,
-    band: Annotated[str, typer.Option(help="Band around the mean of several seeds: range or std.")] = "range",
+    centre: Annotated[
+        str, typer.Option(help="The line of several seeds: mean, or iqm, their interquartile mean.")
+    ] = "mean",
+    band: Annotated[
+        str,
+        typer.Option(
+            help="Band around the line of several seeds: range, std, or bootstrap, the 95% interval of the line."
+        ),
+    ] = "range",
     title: Annotated[str | None, typer.Option(help="Title [default: the environment's name].")] = None,
     label: Annotated[
         list[str] | None, typer.Option(help="Name of a group in the legend; once per group, in order.")
@@ -44,17 +52,27 @@ def plot(
     """Draw learning curves: return, throughput, policy lag and entropy.
 
     Runs that differ only by seed become one line, their mean, with a band from the lowest to the highest; groups are
-    named after the settings in which they differ. Evaluations (`pronk train --evaluate`) are hollow marks on a thin
-    dashed line in the panel of returns. `pronk plot last`, or `pronk plot runs/a runs/b --out curves.svg
-    --only return --x time`.
+    named after the settings in which they differ. The line goes on while at least two runs are left. Evaluations
+    (`pronk train --evaluate`) are hollow marks on a thin dashed line in the panel of returns. `pronk plot last`, or
+    `pronk plot runs/a runs/b --out curves.svg --only return --x time`.
     """
     from pronk.plotting import plot as draw
+    from pronk.plotting.comparison import count_text
 
-    done = draw(list(runs), target, x=x, only=only or (), smooth=smooth, band=band, title=title, labels=label or ())
+    done = draw(
+        list(runs),
+        target,
+        x=x,
+        only=only or (),
+        smooth=smooth,
+        centre=centre,
+        band=band,
+        title=title,
+        labels=label or (),
+    )
     for note in done.notes:
         warn(note)
     for group in done.groups:
-        count = len(group.runs)
         name = ", ".join(filter(None, [group.environment, group.label]))
-        out.print(f"  {name}: {count} run{'s' if count > 1 else ''}", highlight=False, soft_wrap=True, markup=False)
+        out.print(f"  {name}: {count_text([group])}", highlight=False, soft_wrap=True, markup=False)
     out.print(f"Drawn in {done.path}", highlight=False, soft_wrap=True, markup=False)

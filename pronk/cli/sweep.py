@@ -48,7 +48,7 @@ def sweep(
 
     Members are ordinary runs in the sweep's directory. `at_a_time` of them run at once, here or on a Ray cluster
     (`cluster: ray`); one that fails does not stop the others. Ctrl-C saves all of them; `--resume` continues. The
-    result is a table of means over seeds, sweep.json and plot.png.
+    result is a table over seeds, sweep.json and plot.png; `pronk compare` says how certain it is.
     """
     from pronk.sweeps.sweeping import run_sweep
 
@@ -119,7 +119,8 @@ def show_outcome(outcome: Outcome, metric: str) -> None:
     out.print(result_table(outcome.groups, metric))
     folder = shlex.quote(str(outcome.folder))
     hints = [("curves", str(outcome.plot))] if outcome.plot else []
-    hints += [("results", f"{outcome.folder}/sweep.json"), ("see it", f"pronk dashboard {folder}")]
+    hints += [("results", f"{outcome.folder}/sweep.json")]
+    hints += [("compare", f"pronk compare {folder}"), ("see it", f"pronk dashboard {folder}")]
     if outcome.unfinished:
         hints.insert(0, ("continue", f"pronk sweep {folder} --resume"))
     if outcome.failed:

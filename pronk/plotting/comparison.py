@@ -9,7 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pronk.config.errors import nearest
 from pronk.runs.reading import Run
+from pronk.types import UserError
 
 NOT_COMPARED = ("run.seed", "description")
 ENVIRONMENT = ("env.id", "env.game", "env.kwargs")  # what is played; these and the keys below them
@@ -28,6 +30,24 @@ class Group:
     hidden: int = 0
     """How many differing settings the label leaves out."""
 
+    @property
+    def seeds(self) -> int:
+        """How many different seeds its runs have; a run without one counts as another."""
+        seeds = [run.settings.get("run.seed") for run in self.runs]
+        return len({seed for seed in seeds if seed is not None}) + seeds.count(None)
+
+
+def count_text(groups: Sequence[Group]) -> str:
+    """Say how many seeds the groups have, and how many runs where some have the same seed: `3 to 5 runs, 3 seeds`."""
+
+    def counted(counts: list[int], noun: str) -> str:
+        low, high = min(counts), max(counts)
+        return f"{low} to {high} {noun}s" if low < high else f"{low} {noun}{'s' if low > 1 else ''}"
+
+    runs, seeds = [len(group.runs) for group in groups], [group.seeds for group in groups]
+    text = counted(seeds, "seed")
+    return text if runs == seeds else f"{counted(runs, 'run')}, {text}"
+
 
 def group_runs(runs: Sequence[Run]) -> list[Group]:
     """The groups, in the order of their first runs."""
@@ -44,6 +64,18 @@ def group_runs(runs: Sequence[Run]) -> list[Group]:
     ]
 
 
+def group_by(runs: Sequence[Run], keys: Sequence[str]) -> list[Group]:
+    """Groups by the values of these settings alone, whatever else differs; in the order of their first runs."""
+    known = list(dict.fromkeys(key for run in runs for key in run.settings))
+    for key in keys:
+        if key not in known:
+            raise UserError(f"no setting {key!r} in these runs{nearest(key, known)}")
+    together: dict[tuple[str, str], list[Run]] = {}
+    for run, environment in zip(runs, distinct_environments(runs, apart_from=keys), strict=True):
+        together.setdefault((environment, label_of(run, list(keys), list(keys))), []).append(run)
+    return [Group(tuple(some), environment, label) for (environment, label), some in together.items()]
+
+
 def compared(run: Run) -> dict[str, Any]:
     """Return the settings that make a run another experiment."""
     return {key: value for key, value in run.settings.items() if key not in NOT_COMPARED}
@@ -56,9 +88,9 @@ def differences(runs: Sequence[Run]) -> dict[str, list[Any]]:
     return {key: values for key, values in table.items() if any(value != values[0] for value in values)}
 
 
-def distinct_environments(runs: Sequence[Run]) -> list[str]:
+def distinct_environments(runs: Sequence[Run], apart_from: Sequence[str] = ()) -> list[str]:
     """Return a name for what each run plays; with details where the names would be equal."""
-    keys = {run: {k: v for k, v in run.settings.items() if is_environment(k)} for run in runs}
+    keys = {run: {k: v for k, v in run.settings.items() if is_environment(k) and k not in apart_from} for run in runs}
     names: dict[str, list[dict[str, Any]]] = {}
     for run in runs:
         kinds = names.setdefault(environment_of(run), [])

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from pronk.config.errors import nearest
-from pronk.plotting.comparison import Group
+from pronk.plotting.comparison import Group, count_text
 from pronk.plotting.curves import Curve, curve_of, summarised
 from pronk.runs.reading import is_number
 from pronk.types import UserError
@@ -51,7 +51,8 @@ DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.2
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
 
 
-BANDS = ("range", "std")
+CENTRE_NAMES = {"mean": "mean", "iqm": "interquartile mean"}
+BAND_NAMES = {"range": "range", "std": "standard deviation", "bootstrap": "95% bootstrap interval"}
 USUAL_SMOOTH = 0.05
 MARKS = 6  # on a line
 EVALUATED: dict[str, Any] = {"linestyle": (0, (2, 2)), "linewidth": 0.9, "markersize": 4.5, "markerfacecolor": "white"}
@@ -67,7 +68,10 @@ class Options:
     """Share of the horizontal axis that every point is averaged over. None: the return, which is a mean already, not at
     all, and everything else, which is measured from one second to the next, as USUAL_SMOOTH."""
     band: str = "range"
-    """Around the mean of several seeds: their `range`, or one standard deviation (`std`)."""
+    """Around the line of several seeds: their `range`, one standard deviation (`std`), or the 95% bootstrap interval of
+    the line (`bootstrap`)."""
+    centre: str = "mean"
+    """The line of several seeds: their `mean`, or their interquartile mean (`iqm`)."""
     title: str | None = None
     only: tuple[str, ...] = ()
 
@@ -77,12 +81,12 @@ def draw(groups: list[Group], options: Options) -> Figure:
     from matplotlib.figure import Figure
 
     environments = list(dict.fromkeys(group.environment for group in groups))
-    wanted = options.only or (USUAL if len(environments) == 1 else ("return",))
-    cells = [(panel, environment) for panel in wanted for environment in environments]
+    cells = cells_of(groups, options)
+    wanted = list(dict.fromkeys(name for name, _ in cells))
     panels = {name: panel_of(name, groups) for name in wanted}
     with styled():
         figure = Figure(layout="constrained")
-        if cells == [(name, environments[0]) for name in USUAL] and not options.only:
+        if not options.only and len(environments) == 1 and len(cells) > 1:
             axes = one_over_the_rest(figure, len(cells))
         else:
             columns = len(environments) if len(wanted) > 1 and 1 < len(environments) <= 4 else min(len(cells), 3)
@@ -123,6 +127,34 @@ def styled() -> contextlib.AbstractContextManager[None]:
     return rc_context(STYLE)  # type: ignore[arg-type]  # its keys are a long list of literals
 
 
+def wanted_cells(groups: list[Group], options: Options) -> list[tuple[str, str]]:
+    """The panels that are asked for, each for every environment: (name, environment)."""
+    environments = list(dict.fromkeys(group.environment for group in groups))
+    usual = USUAL if len(environments) == 1 else ("return",)
+    return [(name, environment) for name in options.only or usual for environment in environments]
+
+
+def cells_of(groups: list[Group], options: Options) -> list[tuple[str, str]]:
+    """Return those of `wanted_cells` that have something to draw; raise where none has."""
+    for name in options.only:
+        panel_of(name, groups)  # raises, if there is no such metric
+    wanted = wanted_cells(groups, options)
+    cells = [(name, place) for name, place in wanted if has_values(groups, name, place)]
+    if not cells:
+        names = ", ".join(dict.fromkeys(name for name, _ in wanted))
+        raise UserError(f"nothing to plot: these runs have no values of {names} yet")
+    return cells
+
+
+def has_values(groups: list[Group], name: str, environment: str) -> bool:
+    """Whether a panel of an environment would show anything."""
+    metric = PANELS[name].metric if name in PANELS else name
+    runs = [run for group in groups if group.environment == environment for run in group.runs]
+    return any(is_number(line.get(metric)) for run in runs for line in run.metrics) or (
+        metric == RETURN and any(run.evaluations for run in runs)
+    )
+
+
 def panel_of(name: str, groups: list[Group]) -> Panel:
     """Return a panel by its short name, or by the name of any metric."""
     known = {metric for group in groups for run in group.runs for metric in (*run.metrics[0], *run.last)}
@@ -151,13 +183,15 @@ def side_by_side(figure: Figure, count: int, columns: int) -> list[Axes]:
 def styles(groups: list[Group]) -> dict[str, dict[str, Any]]:
     """Return a style for each label, the same in every panel."""
     labels = dict.fromkeys(group.label for group in groups)
+    return {label: look_of(index, marked=len(labels) > 1) for index, label in enumerate(labels)}
+
+
+def look_of(index: int, marked: bool = True) -> dict[str, Any]:
+    """Return the style of the line with this number."""
     return {
-        label: {
-            "color": COLOURS[index % len(COLOURS)],
-            "linestyle": DASHES[index % len(DASHES)],
-            "marker": MARKERS[index % len(MARKERS)] if len(labels) > 1 else None,
-        }
-        for index, label in enumerate(labels)
+        "color": COLOURS[index % len(COLOURS)],
+        "linestyle": DASHES[index % len(DASHES)],
+        "marker": MARKERS[index % len(MARKERS)] if marked else None,
     }
 
 
@@ -178,7 +212,7 @@ def fill(
     unit: tuple[float, str],
     options: Options,
 ) -> None:
-    """One panel: a thin line for every seed, a thick one for their mean, a band around it."""
+    """One panel: a thin line for every seed, a thick one for their centre, a band around it."""
     averaged = panel.metric in (RETURN, "episode_length")
     smooth = options.smooth if options.smooth is not None else 0.0 if averaged else USUAL_SMOOTH
     for index, group in enumerate(groups):
@@ -190,15 +224,17 @@ def fill(
         if len(curves) > 1:
             for x, y in curves:
                 axis.plot(x, y, color=look["color"], linewidth=0.6, alpha=0.45)
-        x, mean, low, high = summarised(curves, options.band)
+        x, centre, low, high = summarised(curves, options.band, options.centre)
+        if not len(x):
+            continue
         if len(curves) > 1:
             axis.fill_between(x, low, high, color=look["color"], alpha=0.18, linewidth=0)
         shift = (index + 0.5) / len(groups)  # marks at other places than those of other lines, which may lie below
         marks = np.searchsorted(x, x[0] + (np.arange(MARKS) + shift) / MARKS * (x[-1] - x[0]))
         few = len(x) <= MARKS
-        axis.plot(x, mean, **look, markevery=None if few else marks.tolist(), markersize=4.5, markeredgewidth=0)
+        axis.plot(x, centre, **look, markevery=None if few else marks.tolist(), markersize=4.5, markeredgewidth=0)
         if few and not look["marker"]:
-            axis.plot(x, mean, color=look["color"], marker="o", markersize=3.5, linestyle="none")
+            axis.plot(x, centre, color=look["color"], marker="o", markersize=3.5, linestyle="none")
     axis.set_xlabel(unit[1].capitalize())
     axis.margins(x=0.01)
     axis.set_xlim(left=0)
@@ -254,7 +290,7 @@ def heading(figure: Figure, groups: list[Group], options: Options, panels: list[
         title = environments[0] if len(environments) == 1 else (panels[0].title if len(panels) == 1 else "")
     figure.suptitle(title, x=0.01, ha="left", fontsize=11.5, fontweight="bold")
     looks = styles(groups)
-    names = {group.label: f"{group.label}{seeds(groups, group.label, options.band)}" for group in groups}
+    names = {group.label: f"{group.label}{seeds(groups, group.label, options)}" for group in groups}
     shown = groups if any(panel.metric == RETURN for panel in panels) else []
     evaluated = max((len(evaluations_of(group, options.x)) for group in shown), default=0)  # of seeds in a group
     if evaluated:
@@ -264,18 +300,24 @@ def heading(figure: Figure, groups: list[Group], options: Options, panels: list[
         colour = looks[groups[0].label]["color"] if len(looks) == 1 else "#444444"
         label = "evaluations of each seed, and their mean" if evaluated > 1 else "evaluations"
         handles.append(Line2D([], [], **{"marker": "o", "color": colour, **EVALUATED}, label=label))
+    default = Options()
+    if any(looks) and (options.centre, options.band) != (default.centre, default.band):
+        handles.append(Line2D([], [], linestyle="none", label=f"lines and bands: {summary_text(options)}"))
     if len(handles) > 1 or names[groups[0].label].strip():
         longest = max(len(str(handle.get_label())) for handle in handles)
-        columns = max(1, min(len(handles), math.floor(110 / (longest + 8))))
+        columns = max(1, min(len(handles), math.floor(15 * figure.get_figwidth() / (longest + 8))))
         figure.legend(handles=handles, loc="outside lower left", ncols=columns, frameon=False, handlelength=3.2)
 
 
-def seeds(groups: list[Group], label: str, band: str) -> str:
-    """Say how many runs a line is the mean of."""
-    counts = {len(group.runs) for group in groups if group.label == label}
-    if counts == {1}:
+def seeds(groups: list[Group], label: str, options: Options) -> str:
+    """Say how many runs a line stands for."""
+    counted = [group for group in groups if group.label == label]
+    if all(len(group.runs) == 1 for group in counted):
         return ""
-    count = f"{min(counts)} to {max(counts)}" if len(counts) > 1 else str(max(counts))
-    if label:
-        return f"  ({count} seeds)"
-    return f"mean and {'range' if band == 'range' else 'standard deviation'} of {count} seeds"
+    count = count_text(counted)
+    return f"  ({count})" if label else f"{summary_text(options)} of {count}"
+
+
+def summary_text(options: Options) -> str:
+    """What the lines and the bands of several seeds are."""
+    return f"{CENTRE_NAMES[options.centre]} and {BAND_NAMES[options.band]}"

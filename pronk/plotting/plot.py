@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from pronk.config.errors import nearest
 from pronk.plotting.comparison import Group, group_runs
-from pronk.plotting.figures import AXES, BANDS, Options, draw, styled
+from pronk.plotting.curves import BANDS, CENTRES
+from pronk.plotting.figures import AXES, Options, cells_of, draw, styled, wanted_cells
 from pronk.runs.reading import Run, find_runs, return_text
 from pronk.types import UserError
 
@@ -37,6 +38,7 @@ def plot(
     x: str = "steps",
     only: Sequence[str] = (),
     smooth: float | None = None,
+    centre: str = "mean",
     band: str = "range",
     title: str | None = None,
     labels: Sequence[str] = (),
@@ -44,11 +46,12 @@ def plot(
     """Draw the learning curves of runs into a file: PNG, SVG, PDF or HTML, by its suffix.
 
     A directory that is not a run stands for all the runs in it. `only` names the panels (see PANELS; any other metric
-    of metrics.jsonl works too), `labels` the groups in their order. Without `out`, plot.png goes into the run's
-    directory, or into the current one where there are several runs.
+    of metrics.jsonl works too), `labels` the groups in their order. The line of several seeds is their `centre` (`mean`
+    or `iqm`) with a `band` (`range`, `std`, or `bootstrap`: the 95% interval of the line). Without `out`, plot.png goes
+    into the run's directory, or into the current one where there are several runs.
     """
     names = [str(runs)] if isinstance(runs, str | Path) else [str(run) for run in runs]
-    options = Options(x, smooth, band, title, tuple(only))
+    options = Options(x=x, smooth=smooth, band=band, centre=centre, title=title, only=tuple(only))
     check_options(options)
     found = find_runs(names)
     path = Path(out) if out else (found[0].path if len(found) == 1 else Path()) / "plot.png"
@@ -67,24 +70,28 @@ def plot(
         notes.append(
             f"the groups differ in {groups[0].hidden} more settings than the labels show; name them with labels"
         )
+    shown = cells_of(groups, options)
+    empty = [cell for cell in wanted_cells(groups, options) if cell not in shown]
+    notes += [f"{environment} has no values of {name} yet; that panel is left out" for name, environment in empty]
     save(draw(groups, options), path, groups)
     return Plot(path, groups, notes)
 
 
 def check_options(options: Options) -> None:
     """Raise on wrong options, before anything is read."""
-    for name, value, choices in (("x", options.x, tuple(AXES)), ("band", options.band, BANDS)):
+    given = (("x", options.x, tuple(AXES)), ("centre", options.centre, CENTRES), ("band", options.band, BANDS))
+    for name, value, choices in given:
         if value not in choices:
             raise UserError(f"{name} must be one of {', '.join(choices)}, got {value!r}{nearest(value, choices)}")
     if options.smooth is not None and not 0 <= options.smooth <= 0.5:
         raise UserError(f"smooth must be a share of the axis from 0 to 0.5, got {options.smooth:g}")
 
 
-def check_path(path: Path) -> None:
+def check_path(path: Path, formats: Sequence[str] = FORMATS) -> None:
     """Raise unless the format is known and the folder exists."""
     ending = path.suffix.lower().lstrip(".")
-    if ending not in FORMATS:
-        raise UserError(f"cannot write {path}: its name must end in {', '.join('.' + one for one in FORMATS)}")
+    if ending not in formats:
+        raise UserError(f"cannot write {path}: its name must end in {', '.join('.' + one for one in formats)}")
     if not path.parent.is_dir():
         raise UserError(f"cannot write {path}: there is no directory {path.parent}")
 
@@ -102,14 +109,28 @@ def renamed(groups: list[Group], labels: Sequence[str]) -> list[Group]:
 
 
 def save(figure: Figure, path: Path, groups: list[Group]) -> None:
-    """Write the figure in the format of the file's suffix."""
-    ending = path.suffix.lower().lstrip(".")
+    """Write the figure in the format of the file's suffix; as HTML with a table of the runs."""
+    if path.suffix.lower() == ".html":
+        write(path, page(picture_of(figure, "svg").decode(), groups))
+    else:
+        write_picture(figure, path)
+
+
+def write_picture(figure: Figure, path: Path) -> None:
+    """Write a figure as PNG, SVG or PDF."""
+    write(path, picture_of(figure, path.suffix.lower().lstrip(".")))
+
+
+def picture_of(figure: Figure, kind: str) -> bytes:
+    """Return the figure as a file of this format; the same figure gives the same bytes."""
     buffer = io.BytesIO()
-    dates = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}  # the same runs give the same file
+    dates = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
     with styled():
-        kind = "svg" if ending == "html" else ending
         figure.savefig(buffer, format=kind, dpi=200, metadata=dates.get(kind))
-    content = page(buffer.getvalue().decode(), groups) if ending == "html" else buffer.getvalue()
+    return buffer.getvalue()
+
+
+def write(path: Path, content: bytes) -> None:
     try:
         path.write_bytes(content)
     except OSError as error:

@@ -12,6 +12,7 @@ from rich.markup import escape
 from rich.table import Column, Table
 from rich.text import Text
 
+from pronk.plotting.numbers import interval_text
 from pronk.runs.reading import return_text
 from pronk.sinks.console import duration
 from pronk.sweeps.report import Group as Result
@@ -119,12 +120,13 @@ def progress(records: Sequence[Record], at_a_time: int, expected: int) -> str:
 def result_table(groups: Sequence[Result], metric: str) -> Table:
     """Return the groups over seeds, the best first."""
     table = Table(Column("settings", overflow="fold"), box=None, header_style="dim", padding=(0, 2, 0, 0))
-    for name in ("runs", metric.replace("_", " "), "lowest to highest"):
+    for name in ("runs", f"{metric.replace('_', ' ')}: IQM [95%]", "mean", "lowest to highest"):
         table.add_column(name, justify="right")
     for group in groups:
         interval = " to ".join(map(return_text, group.interval)) if group.interval else "-"
         complete = f"{len(group.values)}" if len(group.values) == group.runs else f"{len(group.values)} of {group.runs}"
-        table.add_row(escape(group.label or "(the base)"), complete, return_text(group.mean), interval)
+        middle = interval_text(group.iqm) if group.iqm else "-"
+        table.add_row(*map(Text, (group.label or "(the base)", complete, middle, return_text(group.mean), interval)))
     return table
 
 

@@ -9,7 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from pronk.runs.atomic import write_atomically
+from pronk.statistics import Interval, bootstrap, iqm
 from pronk.sweeps.expand import Settings, as_text
 from pronk.sweeps.running import COMPLETE, Record, as_json
 from pronk.types import UserError
@@ -30,6 +33,11 @@ class Group:
     @property
     def mean(self) -> float | None:
         return sum(self.values) / len(self.values) if self.values else None
+
+    @property
+    def iqm(self) -> Interval | None:
+        """The interquartile mean with its 95% bootstrap interval; of one value, the value alone."""
+        return bootstrap(iqm, np.array(self.values)[:, None]) if self.values else None
 
     @property
     def interval(self) -> tuple[float, float] | None:
@@ -70,6 +78,7 @@ def write_report(folder: Path, records: Sequence[Record], **facts: Any) -> None:
             "values": group.values,
             "mean": group.mean,
             "interval": group.interval,
+            "iqm": [float(end) for end in group.iqm] if group.iqm else None,
         }
         for group in groups_of(records)
     ]

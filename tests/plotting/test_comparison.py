@@ -1,7 +1,9 @@
+import pytest
 from made_runs import made_run
 
-from pronk.plotting.comparison import differences, group_runs
+from pronk.plotting.comparison import count_text, differences, group_by, group_runs
 from pronk.runs.reading import Run
+from pronk.types import UserError
 
 
 def grouped(tmp_path, *experiments, source="cartpole"):
@@ -44,6 +46,26 @@ def test_environments_are_told_apart_without_being_in_the_label(tmp_path):
     assert [group.label for group in groups] == ["discount=0.99", "discount=0.99", "discount=0.9"]
     rows = grouped(tmp_path / "catch", ["env.kwargs.rows=5"], ["env.kwargs.rows=20"], source="catch")
     assert [group.environment for group in rows] == ["catch rows=5", "catch rows=20"]
+
+
+def test_groups_by_a_chosen_setting(tmp_path):
+    experiments = [["loss.discount=0.9"], ["loss.discount=0.9", "loss.entropy_cost=0.5"], ["env.kwargs.rows=7"]]
+    runs = [Run(made_run(tmp_path / str(i), *some, source="catch")) for i, some in enumerate(experiments)]
+    by_discount = group_by(runs, ["loss.discount"])
+    assert [group.label for group in by_discount] == ["discount=0.9", "discount=0.99"]
+    assert [len(group.runs) for group in by_discount] == [2, 1]
+    assert len({group.environment for group in by_discount}) == 2
+    by_rows = group_by(runs, ["env.kwargs.rows"])
+    assert [(group.environment, group.label) for group in by_rows] == [("catch", "rows=(none)"), ("catch", "rows=7")]
+    with pytest.raises(UserError, match=r"no setting 'loss.discont' in these runs \(did you mean 'loss.discount'\?\)"):
+        group_by(runs, ["loss.discont"])
+
+
+def test_seeds_are_counted_once(tmp_path):
+    (three,) = grouped(tmp_path / "a", ["run.seed=1"], ["run.seed=2"], ["run.seed=1"])
+    (two,) = grouped(tmp_path / "b", ["run.seed=1"], ["run.seed=2"])
+    assert (count_text([three]), count_text([two])) == ("3 runs, 2 seeds", "2 seeds")
+    assert count_text([three, two]) == "2 to 3 runs, 2 seeds"
 
 
 def test_numbers_are_short(tmp_path):

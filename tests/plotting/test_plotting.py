@@ -42,7 +42,8 @@ def thick(axis):
 def test_every_group_is_one_line_a_band_and_a_thin_line_for_each_seed(runs):
     figure = drawn(runs)
     titles = [axis.get_title("left") for axis in figure.axes]
-    assert [title.split(" (")[0] for title in titles] == ["Return", "Throughput", "Policy lag", "Entropy"]
+    names = ["Mean return of recent episodes", "Throughput", "Policy lag", "Entropy"]
+    assert [title.split(" (")[0] for title in titles] == names
     axis = figure.axes[0]
     assert len(thick(axis)) == len(axis.collections) == 2
     assert len([line for line in axis.lines if line.get_linewidth() < 0.7]) == 5
@@ -99,6 +100,40 @@ def test_a_run_of_one_line_is_a_point(tmp_path):
 def test_any_metric_can_be_asked_for(runs):
     figure = drawn(runs, only=("lag", "updates"))
     assert [axis.get_title("left") for axis in figure.axes] == ["Policy lag (updates)", "Updates"]
+
+
+def test_the_interquartile_mean_and_its_interval_can_be_drawn(tmp_path):
+    for seed, factor in enumerate([1.0, 1.0, 1.0, 1.0, 100.0]):  # one run of five is far off
+        made_run(tmp_path / "runs" / f"{seed}", f"run.seed={seed}", returns=[factor * value for value in RETURNS])
+    (line,) = thick(drawn(tmp_path / "runs", only=("return",), centre="iqm", band="bootstrap").axes[0])
+    assert max(line.get_ydata()) == pytest.approx(60.0)
+    legend = legend_of(drawn(tmp_path / "runs", centre="iqm", band="bootstrap"))
+    assert legend == ["interquartile mean and 95% bootstrap interval of 5 seeds"]
+    made_run(tmp_path / "runs" / "b", "loss.discount=0.9", returns=RETURNS)
+    figure = drawn(tmp_path / "runs", band="bootstrap")
+    assert legend_of(figure)[-1] == "lines and bands: mean and 95% bootstrap interval"
+
+
+def test_runs_of_one_seed_are_not_counted_as_seeds(runs, monkeypatch):
+    made_run(runs / "again", "run.seed=2", returns=RETURNS)
+    assert "discount=0.99  (4 runs, 3 seeds)" in legend_of(drawn(runs))
+    monkeypatch.chdir(runs.parent)
+    done = command_line("plot", "runs", "--centre", "iqm", "--band", "bootstrap")
+    assert "CartPole-v1, discount=0.99: 4 runs, 3 seeds" in done.out
+    assert "CartPole-v1, discount=0.9: 2 seeds" in done.out
+
+
+def test_no_panel_is_empty(tmp_path, monkeypatch):
+    made_run(tmp_path / "runs" / "a", returns=RETURNS)
+    made_run(tmp_path / "runs" / "b", source="catch", returns=[None, None])
+    assert [axis.get_title("left") for axis in drawn(tmp_path / "runs").axes] == ["CartPole-v1"]
+    monkeypatch.chdir(tmp_path)
+    assert "catch has no values of return yet; that panel is left out" in command_line("plot", "runs").err
+    (tmp_path / "runs" / "a" / "metrics.jsonl").write_text('{"env_steps": 9, "episode_return": 1.0, "policy_lag": 2}\n')
+    titles = [axis.get_title("left") for axis in drawn(tmp_path / "runs" / "a").axes]
+    assert titles == ["Mean return of recent episodes", "Policy lag (updates)"]
+    code, _, err = command_line("plot", "runs/b", "--only", "return")
+    assert (code, err.strip()) == (2, "error: nothing to plot: these runs have no values of return yet")
 
 
 # ---- evaluations
@@ -202,7 +237,8 @@ def test_without_a_name_the_picture_goes_to_the_run_or_here(runs, monkeypatch, t
     ("arguments", "told"),
     [
         (["a1", "--x", "step"], "x must be one of steps, frames, time, got 'step' (did you mean 'steps'?)"),
-        (["a1", "--band", "iqr"], "band must be one of range, std, got 'iqr'"),
+        (["a1", "--band", "iqr"], "band must be one of range, std, bootstrap, got 'iqr'"),
+        (["a1", "--centre", "median"], "centre must be one of mean, iqm, got 'median'"),
         (["a1", "--smooth", "2"], "smooth must be a share of the axis from 0 to 0.5, got 2"),
         (["a1", "--only", "retrun"], "no metric 'retrun' (did you mean 'return'?)"),
         (["a1", "--out", "x.jpg"], "cannot write x.jpg: its name must end in .png, .svg, .pdf, .html"),

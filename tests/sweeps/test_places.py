@@ -67,6 +67,8 @@ def test_groups_are_over_seeds_and_the_best_is_first() -> None:
         (2, 2.0, (1.0, 3.0)),
         (1, None, None),
     ]
+    low, high = groups[1].iqm[1:]
+    assert 1.0 <= low <= groups[1].iqm.value <= high <= 3.0
 
 
 def test_time_left_is_of_all_members() -> None:

@@ -1,0 +1,34 @@
+"""Scores as text, with as many digits as their intervals allow."""
+
+from __future__ import annotations
+
+import math
+
+from pronk.statistics import Interval
+
+
+def interval_text(interval: Interval) -> str:
+    """`184 [171, 195]`, with two significant digits of the interval's width; only the value if there is no interval."""
+    value, low, high = (float(end) for end in interval)
+    if not low <= high:
+        return score_text(value)
+    digits = decimals(high - low) if high > low else decimals(abs(value), 3)
+    return f"{value:,.{digits}f} [{low:,.{digits}f}, {high:,.{digits}f}]"
+
+
+def share_text(interval: Interval) -> str:
+    """`0.93 [0.80, 1.00]`: a probability, always with two decimals."""
+    value, low, high = (float(end) for end in interval)
+    return f"{value:.2f} [{low:.2f}, {high:.2f}]" if low <= high else f"{value:.2f}"
+
+
+def score_text(value: float) -> str:
+    """A score with three significant digits, and none of a large number left out."""
+    return f"{value:,.{decimals(abs(value), 3)}f}"
+
+
+def decimals(size: float, significant: int = 2) -> int:
+    """How many decimals show this many significant digits of a number; at most 6."""
+    if size == 0 or not math.isfinite(size):
+        return significant - 1
+    return min(6, max(0, significant - 1 - math.floor(math.log10(size))))
