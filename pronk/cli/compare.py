@@ -83,11 +83,12 @@ def compare(
 
 
 def table_of(result: Compared) -> Table:
-    """A row for each group."""
-    table = Table(Column("group", overflow="fold"), box=None, header_style="dim", padding=(0, 2, 0, 0))
+    """A row for each group. In a narrow terminal, names and intervals share the lack of room."""
+    width = min(20, max(len(group.label) for group in result.groups))
+    table = Table(Column("group", overflow="fold", min_width=width), box=None, header_style="dim", padding=(0, 2, 0, 0))
     names = ["runs", "tasks", "IQM [95%]", "mean", "median"]
     names += ["gap"] if result.normalise != "none" else []
-    names += ["P(better than first) [95%]"] if len(result.groups) > 1 else []
+    names += ["P(> first) [95%]"] if len(result.groups) > 1 else []
     for name in names:
         table.add_column(name, justify="right")
     for group in result.groups:
