@@ -25,6 +25,8 @@ from pronk.types import Array, ArraySpec, Unroll, leaves
 
 FRAMES, STARTS = " frames", " starts"  # of a pool: appended to the path of the observation that it stores
 VALUE, PRIORITY = "learner value", "learner priority"  # no field of an unroll has a blank
+CHUNK = 2**24  # bytes that are read at a time
+CROWDED = 0.75  # of the columns asked for: with fewer, the user is told
 SMALLEST_PRIORITY = 1e-6  # so that a column without any error can still be drawn
 
 
@@ -96,9 +98,20 @@ class Replay:
             if path + FRAMES in self.arrays
         }
         self._oldest = self._end = 0  # columns are numbered as they come; column n is in slot n % size
+        self._dropped = False  # a column for lack of room for its frames
 
     def __len__(self) -> int:
         return self._end - self._oldest
+
+    @property
+    def crowded(self) -> str | None:
+        """Say that frames take so much room that far fewer columns are kept than asked for, if that is so."""
+        if not self._dropped or len(self) >= CROWDED * self._size:
+            return None
+        return (
+            f"replay keeps about {len(self):,} columns instead of {self._size:,}: successive observations share fewer "
+            "frames than a stack of frames usually does"
+        )
 
     def draw(self, target: Unroll) -> Array:
         """Overwrite every column of `target` with one that is drawn, with replacement; return their slots."""
@@ -150,6 +163,7 @@ class Replay:
         """Drop the oldest columns until none holds a frame that is about to be overwritten."""
         while len(self) and pool.first_of(self._oldest % self._size) < pool.oldest_after(frames):
             self._oldest += 1
+            self._dropped = True
 
     def _chosen(self, count: int) -> Array:
         """Draw slots: each column alike, or in proportion to its priority."""
@@ -184,9 +198,8 @@ class Replay:
                 state = json.loads(str(saved["state"]))
                 if state["shapes"] != self._shapes():
                     return "it was saved with other settings"
-                for name in self.arrays:
-                    content = saved[name]
-                    self.arrays[name][: len(content)] = content
+                for name, array in self.arrays.items():
+                    read_into(array, saved, name)
         except FileNotFoundError:
             return "there is none"
         except Exception as error:  # a torn or foreign file can fail in any way
@@ -209,6 +222,22 @@ class Replay:
         used = dict.fromkeys(self.arrays, self._end)
         used |= {path + FRAMES: pool.end for path, pool in self._pools.items()}
         return {name: array[: used[name]] for name, array in self.arrays.items()}
+
+
+def read_into(target: Array, saved: Any, name: str) -> None:
+    """Overwrite the first rows of an array with those in a file of `numpy.savez`, without a copy of them in memory."""
+    with saved.zip.open(f"{name}.npy") as file:
+        if np.lib.format.read_magic(file) != (1, 0):
+            raise ValueError(f"{name} has another format")
+        shape, is_fortran, dtype = np.lib.format.read_array_header_1_0(file)
+        if is_fortran or dtype != target.dtype or shape[1:] != target.shape[1:] or shape[0] > len(target):
+            raise ValueError(f"{name} has another shape")
+        content = target[: shape[0]].reshape(-1).view(np.uint8)
+        for start in range(0, content.size, CHUNK):
+            part = content[start : start + CHUNK]
+            part[:] = np.frombuffer(file.read(part.size), np.uint8)
+        if file.read(1):  # reaching the end also compares the checksum
+            raise ValueError(f"{name} is longer than it should be")
 
 
 def fields(unroll: Unroll) -> list[tuple[str, Array, int]]:

@@ -167,6 +167,7 @@ def train_as_participant(rendezvous: Rendezvous, say: Say) -> dict[str, Any]:
             run.logs /= f"learner-{rendezvous.rank:03d}"
             run.logs.mkdir(parents=True, exist_ok=True)
             learner = learner_for(resolved, spec, rendezvous)
+            replay_memory(resolved, learner, rendezvous.count_here)
             return concluded(Training(resolved, config, run, learner, False, group.say, group).go(None))
     except GroupEnded as end:  # before training began
         if end.outcome == "failed":

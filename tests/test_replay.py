@@ -294,6 +294,32 @@ def test_what_was_saved_goes_on_bit_for_bit(tmp_path: Path, kind, columns):
         record(again, new, error=number)
 
 
+def test_fewer_columns_than_asked_for_are_reported():
+    specs, random = specs_of(STACKED), np.random.default_rng(1)
+    replay = Replay(specs, configured(20), SEED)
+    for number in range(60):
+        unroll = random_unroll(specs, random, number)
+        if number < 30:
+            slide(unroll, random, 0.0)
+        record(replay, unroll)
+        if number < 30:
+            assert replay.crowded is None
+    assert replay.crowded
+    assert f"about {len(replay)} columns instead of 20" in replay.crowded
+
+
+def test_a_changed_byte_in_a_file_is_noticed(tmp_path: Path):
+    replay, specs = filled(STACKED, 8, 12)
+    path = tmp_path / "replay.npz"
+    replay.save(path)
+    content = bytearray(path.read_bytes())
+    content[content.index(replay.arrays["observation/screen frames"].tobytes()) + 100] ^= 1
+    path.write_bytes(content)
+    again = Replay(specs, configured(8, *CHANGES), SEED)
+    assert "CRC" in str(again.load(path, 1000))
+    assert len(again) == 0
+
+
 def test_columns_of_later_weights_than_the_checkpoint_are_dropped(tmp_path: Path):
     replay, specs = filled(STACKED, 8, 12)
     replay.save(tmp_path / "replay.npz")
