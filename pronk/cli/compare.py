@@ -73,7 +73,7 @@ def compare(
         print(json.dumps(result.as_json(), indent=2))
         return
     console = out if out.is_terminal else Console(file=out.file, width=PIPED_WIDTH)
-    console.print(table_of(result))
+    console.print(table_of(result, gap=2 if console.width >= 100 else 1))
     for path, reason in result.left_out.items():
         warn(f"{path} is left out: {reason}")
     for note in result.notes:
@@ -82,12 +82,15 @@ def compare(
         out.print(f"Drawn in {target}", highlight=False, soft_wrap=True, markup=False)
 
 
-def table_of(result: Compared) -> Table:
-    """A row for each group."""
-    table = Table(Column("group", overflow="fold"), box=None, header_style="dim", padding=(0, 2, 0, 0))
+def table_of(result: Compared, gap: int = 2) -> Table:
+    """A row for each group, with `gap` spaces between columns."""
+    width = min(16, max(len(group.label) for group in result.groups))
+    table = Table(
+        Column("group", overflow="fold", min_width=width), box=None, header_style="dim", padding=(0, gap, 0, 0)
+    )
     names = ["runs", "tasks", "IQM [95%]", "mean", "median"]
     names += ["gap"] if result.normalise != "none" else []
-    names += ["P(better than first) [95%]"] if len(result.groups) > 1 else []
+    names += ["P(> first) [95%]"] if len(result.groups) > 1 else []
     for name in names:
         table.add_column(name, justify="right")
     for group in result.groups:

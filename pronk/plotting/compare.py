@@ -227,8 +227,12 @@ def notes_on(
     notes = []
     if len(tasks) > 1 and normalise == "none":
         notes.append("scores of different tasks are averaged as they are; normalise them to give each the same weight")
+    labels: dict[str, list[str]] = {}  # of the groups that a note is about
     for group in results:
-        notes += notes_on_group(group)
+        for note in notes_on_group(group):
+            labels.setdefault(note, []).append(group.label)
+    every = len(results) if len(results) > 1 else None
+    notes += [f"{'all groups' if len(some) == every else '; '.join(some)}: {note}" for note, some in labels.items()]
     played = [(run, group.environment) for group in groups for run in group.runs]
     others = differing_keys([[run] for run, _ in played], [environment for _, environment in played])
     others = [key for key in others if key not in by] if by else []
@@ -242,20 +246,21 @@ def notes_on(
 
 
 def notes_on_group(group: GroupScores) -> list[str]:
+    """What makes the numbers of one group less certain, without its name."""
     notes = []
     counts = (~np.isnan(group.scores)).sum(axis=0)
     if group.fewest < TRUSTED_RUNS:
         each = " of a task" if len(counts) > 1 else ""
         count = f"{group.fewest} run{'s' if group.fewest > 1 else ''}{each}"
-        notes.append(f"{group.label}: an interval of {count} is not trustworthy; train at least {TRUSTED_RUNS} seeds")
+        notes.append(f"an interval of {count} is not trustworthy; train at least {TRUSTED_RUNS} seeds")
     elif counts.sum() < ENOUGH_SCORES:
-        notes.append(f"{group.label}: an interval of {counts.sum()} runs is too narrow; train {ENOUGH_SCORES} or more")
+        notes.append(f"an interval of {counts.sum()} runs is too narrow; train {ENOUGH_SCORES} or more")
     if counts.min() < counts.max():
-        notes.append(f"{group.label}: {counts.min()} to {counts.max()} runs of a task; more runs weigh more in the IQM")
+        notes.append(f"{counts.min()} to {counts.max()} runs of a task; more runs weigh more in the IQM")
     different = {repr(sorted(run.settings.items(), key=str)) for run in group.runs}
     if len(different) < len(group.runs):
-        notes.append(f"{group.label}: some of its runs have the same seed, so they may not be independent")
+        notes.append("some runs have the same seed, so they may not be independent")
     for run in group.runs:
         if run.state == "interrupted":
-            notes.append(f"{group.label}: {run.path} was interrupted at {run.last.get('env_steps', 0):,} steps")
+            notes.append(f"{run.path} was interrupted at {run.last.get('env_steps', 0):,} steps")
     return notes
