@@ -309,3 +309,23 @@ def test_fifty_runs_are_one_short_answer(driver: Any, tmp_path: Path) -> None:
         page.open()
         assert page.run("return document.querySelectorAll('#runs tbody tr').length") == 50
         assert page.run("return performance.getEntriesByName(location.origin + '/api/runs?').length") >= 1
+
+
+def test_a_sweep_is_a_table_of_groups_whose_runs_can_be_compared(driver: Any, tmp_path: Path) -> None:
+    members = []
+    for seed in (1, 2):
+        make_run(tmp_path / f"mine/rate=0.1,seed={seed}", 30, "finished", (f"run.seed={seed}",))
+        name = f"rate=0.1,seed={seed}"
+        members.append({"name": name, "run": name, "settings": {"rate": 0.1}, "state": "finished"})
+    group = {"label": "rate=<b>0.1", "settings": {"rate": 0.1}, "mean": 2.0, "interval": [1.0, 3.0]}
+    content = {"state": "finished", "metric": "episode_return", "members": members, "groups": [group]}
+    (tmp_path / "mine/sweep.json").write_text(json.dumps(content))
+    with visit(driver, tmp_path) as page:
+        page.open()
+        shown = page.text("#sweeps")
+        assert "Sweep mine" in shown
+        assert "2 of 2 done" in shown
+        assert "rate=<b>0.1" in shown
+        assert "1 to 3" in shown
+        page.open(page.run("return document.querySelector('#sweeps a').getAttribute('href')").lstrip("/"))
+        assert "seed=2" in page.text("main")
