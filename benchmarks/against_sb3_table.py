@@ -17,8 +17,8 @@ METHOD = """# Pronk beside Stable-Baselines3
 for the same number of seconds on the same machine, in turn. Nobody gets settings but the time limit. The machine has to
 be idle otherwise: Pronk is several processes and SB3 one, so other work would slow SB3 more.
 
-- SB3's two run side by side, a core and a thread each; Pong's have the machine to themselves. With small networks SB3 is
-  not slower so than alone with two threads (benchmarks/against_sb3.py has the figures).
+- SB3's two run side by side, a core and a thread each; Pong's have the machine to themselves. With small networks SB3
+  is not slower so than alone with two threads (benchmarks/against_sb3.py has the figures).
 - SB3: `MlpPolicy` for vectors, `CnnPolicy` for Atari, eight environments, everything else as SB3 has it. MiniGrid and
   BabyAI go through `FlatObsWrapper`, as in RL Zoo, so the mission is part of the vector. MinAtar's grids are flattened.
   Pong is `PongNoFrameskip-v4` with SB3's Atari wrapper and a stack of four frames.
