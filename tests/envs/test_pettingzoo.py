@@ -80,6 +80,6 @@ def test_a_team_trains_and_is_evaluated(tmp_path):
     assert "must be a multiple of 3, the number of agents of pettingzoo:scripted:Relay: try actors.envs=18" in done.err
     done = command_line("train", "pettingzoo:scripted:Relay", *small, "--run-dir", run, "--quiet")
     assert done.code == 0, done.err
-    assert load_config(str(run / "config.yaml")).actors.envs == 18
+    assert load_config(str(run / "config.yaml")).actors.envs == 33
     done = command_line("eval", run, "--episodes", "8", "--json")
     assert (done.code, json.loads(done.out)["episodes"]) == (0, 8), done.err

@@ -194,6 +194,7 @@ def test_disk_without_a_byte_left_is_said_and_not_died_of(tiny_disk: Path) -> No
 def test_loss_that_is_not_finite_keeps_the_batch_and_poisons_no_checkpoint(tmp_path: Path) -> None:
     path = tmp_path / "run"
     often = ("checkpoint.every_seconds=1e-9", "checkpoint.keep=100", "transport=local", "run.total_steps=1e9")
+    often += ("actors.unroll_length=20", "learner.passes=1")  # several updates before the huge reward
     ended = command_line("train", "faulty:HugeReward", "env.kwargs.after=100", *often, "--run-dir", path, "--quiet")
     assert ended.code == 1
     assert "Traceback" not in ended.err
