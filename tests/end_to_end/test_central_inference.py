@@ -103,6 +103,7 @@ def test_a_network_that_fails_in_the_server_ends_the_run_with_its_cause(tmp_path
 
 
 @pytest.mark.timeout(240)
+@pytest.mark.slow
 def test_it_learns_cartpole_as_local_inference_does(tmp_path: Path) -> None:
     run = tmp_path / "run"
     settings = ("actors.inference=central", "run.total_steps=200000", "run.stop_return=null")

@@ -118,6 +118,7 @@ def test_memory_is_stated_at_the_start(tmp_path: Path) -> None:
     assert wanted in " ".join((ended.out + ended.err).split())
 
 
+@pytest.mark.slow
 def test_catch_is_learnt_with_everything_switched_on(tmp_path: Path) -> None:
     changes = ("transport=local", "run.stop_return=0.8", "learner.extra_lag=2", "replay.size=1000", *ALL[1:])
     train(tmp_path / "run", *changes)
