@@ -133,6 +133,6 @@ def grayed(space: gym.spaces.Box) -> tuple[gym.spaces.Box, Change] | None:
 
 def _like(space: gym.spaces.Box, change: Change) -> gym.spaces.Box:
     """Return the space of changed arrays: with the same bounds."""
-    low, high = space.low.min(), space.high.max()
+    low, high = float(np.min(space.low)), float(np.max(space.high))
     shape = change(np.zeros(space.shape, space.dtype)).shape
     return gym.spaces.Box(low, high, shape, space.dtype.type)
