@@ -15,14 +15,13 @@ and few actors with a small one, where it should not
 
 from __future__ import annotations
 
-import argparse
 import json
 import platform
 import statistics
 import tempfile
 from pathlib import Path
 
-from grpc_vs_shared_memory import measure
+from grpc_vs_shared_memory import measure, parse
 
 from pronk.config import available_cores
 
@@ -30,12 +29,7 @@ WAYS = ("local", "central")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--preset", default="pong")
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=30.0, help="of training measured, each time")
-    parser.add_argument("overrides", nargs="*", help="section.key=value, for both")
-    options = parser.parse_args()
+    options = parse(__doc__.splitlines()[0])
     given = " ".join([options.preset, *options.overrides])
     print(f"{given} on {available_cores()} cores, Python {platform.python_version()}")
     rates: dict[str, list[float]] = {name: [] for name in WAYS}

@@ -22,12 +22,7 @@ WARM_UP_SECONDS = 5.0  # after that
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--preset", default="pong")
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=30.0, help="of training measured, each time")
-    parser.add_argument("overrides", nargs="*", help="section.key=value, for both")
-    options = parser.parse_args()
+    options = parse(__doc__.splitlines()[0])
     print(f"{options.preset} on {available_cores()} cores, Python {platform.python_version()}")
     rates: dict[str, list[float]] = {name: [] for name in TRANSPORTS}
     with tempfile.TemporaryDirectory() as folder:
@@ -39,6 +34,16 @@ def main() -> None:
                 print(f"{name:>14}: {rates[name][-1]:>9,.0f} trained steps/s", flush=True)
     ratios = [grpc / memory for memory, grpc in zip(*rates.values(), strict=True)]
     print(f"grpc / shared_memory: median {statistics.median(ratios):.2f}, each {', '.join(f'{r:.2f}' for r in ratios)}")
+
+
+def parse(description: str) -> argparse.Namespace:
+    """Read the options of a comparison of two settings."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--preset", default="pong")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=30.0, help="of training measured, each time")
+    parser.add_argument("overrides", nargs="*", help="section.key=value, for both")
+    return parser.parse_args()
 
 
 def measure(path: Path, preset: str, overrides: list[str], seconds: float) -> float:

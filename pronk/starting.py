@@ -92,13 +92,27 @@ def train(
         raise UserError("resume needs run_dir, the run to continue")
     if run_dir is not None and not resume:
         RunDirectory.refuse_used(Path(run_dir))
+    path = Path(run_dir) if run_dir is not None else None
+    return train_as_leader(config, rendezvous, path, name, resume, display, say)
+
+
+def train_as_leader(
+    config: Config,
+    rendezvous: Rendezvous,
+    run_dir: Path | None,
+    name: str | None,
+    resume: bool,
+    display: Sink | None,
+    say: Say,
+) -> dict[str, Any]:
+    """Train as learner 0, of one or of several."""
     config, resolved, learner, choices = prepared(config, rendezvous, say)
     recorded = record(config, resolved)
     with coordinate(rendezvous, config.loss.reduction, say) as group:
         if resume:
             run = RunDirectory.open(Path(str(run_dir)))
         else:
-            run = RunDirectory.create(recorded, Path(run_dir) if run_dir else None, name or config.env.id)
+            run = RunDirectory.create(recorded, run_dir, name or config.env.id)
         with run.locked():
             for line in choices if display is not None else []:
                 say(line)

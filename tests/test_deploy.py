@@ -120,7 +120,7 @@ def test_misspelt_command_is_refused() -> None:
 
 def test_dockerfile_passes_hadolint() -> None:
     needs("hadolint", "--version")
-    passes("hadolint", DEPLOY / "Dockerfile")
+    assert passes("hadolint", DEPLOY / "Dockerfile") == ""
 
 
 def test_image_runs_pronk_without_a_shell_and_not_as_root() -> None:
@@ -239,7 +239,7 @@ def test_compose_schema() -> None:
 
 def test_compose_config() -> None:
     needs("docker", "compose", "version")
-    passes("docker", "compose", "--file", DEPLOY / "compose.yaml", "config", "--quiet")
+    assert passes("docker", "compose", "--file", DEPLOY / "compose.yaml", "config", "--quiet") == ""
 
 
 def test_compose_learner_is_a_command_of_pronk() -> None:
@@ -297,7 +297,7 @@ def secrets_of(owner: dict[str, Any]) -> set[str]:
 @pytest.mark.parametrize("each", [*MANIFESTS, SECRET], ids=lambda each: each["kind"])
 def test_kubernetes_schema(each: dict[str, Any]) -> None:
     for version in ("1.29", kubernetes_validate.latest_version()):
-        kubernetes_validate.validate(each, version, strict=True)
+        assert kubernetes_validate.validate(each, version, strict=True), "the version that it was checked against"
 
 
 @pytest.mark.parametrize("folder", ["base", "gpu"])

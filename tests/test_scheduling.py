@@ -64,7 +64,7 @@ def test_who_shares_a_fixture_of_the_module_stays_together(text: str, test: str,
 
 
 def test_what_is_read_from_the_files_is_what_pytest_collected(request: pytest.FixtureRequest):
-    """Of all tests of this session, by the fixtures that pytest found for each."""
+    """Of all tests that were collected, by the fixtures that pytest found for each."""
     root = request.config.rootpath
     for item in request.session.items:
         definitions = [each for several in item._fixtureinfo.name2fixturedefs.values() for each in several]

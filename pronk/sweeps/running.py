@@ -55,9 +55,9 @@ class Record:
     seconds: float = 0.0
     """Of training, over all resumes."""
     began: float = 0.0
-    """When it was started in this session (monotonic time)."""
+    """When it was last started (monotonic time)."""
     lasted: float | None = None
-    """Seconds from its start to its end, in this session."""
+    """Seconds from its last start to its end."""
     worker: RemoteWorker | None = field(default=None, repr=False)
     pruned: bool = False
     """Whether it was asked to end because it fell behind."""

@@ -94,7 +94,7 @@ class Search:
 
     def conclude(self, trial: int, value: float | None, pruned: bool) -> None:
         """Take the final value; None: there is none, because its members failed."""
-        if self._study.trials[trial].state.is_finished():  # told before this session
+        if self._study.trials[trial].state.is_finished():  # concluded before the sweep was continued
             return
         if pruned:
             self._study.tell(trial, state=self._states.PRUNED)

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pronk.cluster.cluster_run import marked
 from pronk.config import plain_yaml, read_yaml
@@ -27,6 +27,9 @@ from pronk.sweeps.places import places_for
 from pronk.sweeps.report import FILE, Group, draw, groups_of, write_report
 from pronk.sweeps.running import COMPLETE, Record, SweepRun
 from pronk.types import UserError
+
+if TYPE_CHECKING:
+    from pronk.sweeps.search import Search
 
 COPY = "sweep.yaml"
 
@@ -102,32 +105,16 @@ def run_sweep(
         stack.enter_context(RunDirectory(folder).locked())
         marker = stack.enter_context(marked(folder))
         retry = retry or (resume and sweep.options.retry == "failed")
-        proposals = None
-        if sweep.options.search:
-            from pronk.sweeps.search import Search
-
-            proposals = Search(sweep, folder, retry)
-            members = proposals.known()
-        records = restored(members, folder, sweep.options.metric, retry)
-        if proposals is not None:
+        proposals = search_for(sweep, folder, retry)
+        records = restored(proposals.known() if proposals else members, folder, sweep.options.metric, retry)
+        if proposals:
             conclude_ended(proposals, records)
-        began = time.time()
+        write = reporter(sweep, folder, places.at_a_time)
         shown = stack.enter_context(display(places.at_a_time, expected))
 
         def changed(record: Record | None) -> None:
-            write(folder, run.records, "running")
+            write(run.records, "running")
             shown.changed(record, run.records)
-
-        def write(folder: Path, records: list[Record], state: str) -> None:
-            write_report(
-                folder,
-                records,
-                name=sweep.name,
-                state=state,
-                metric=sweep.options.metric,
-                at_a_time=places.at_a_time,
-                session_seconds=time.time() - began,
-            )
 
         run = SweepRun(
             folder,
@@ -141,10 +128,30 @@ def run_sweep(
             say=say,
         )
         completed = run.run()
-        write(folder, run.records, final_state(run.records, completed))
+        write(run.records, final_state(run.records, completed))
         shown.show(run.records)
     plot = draw(folder) if completed else None
     return Outcome(folder, run.records, groups_of(run.records), not completed, plot)
+
+
+def search_for(sweep: Sweep, folder: Path, retry: bool) -> Search | None:
+    """Return what proposes the members, or None if they are known beforehand."""
+    if not sweep.options.search:
+        return None
+    from pronk.sweeps.search import Search
+
+    return Search(sweep, folder, retry)
+
+
+def reporter(sweep: Sweep, folder: Path, at_a_time: int) -> Callable[[list[Record], str], None]:
+    """Return the function that writes sweep.json, with the seconds since now."""
+    began = time.time()
+
+    def write(records: list[Record], state: str) -> None:
+        facts = {"name": sweep.name, "state": state, "metric": sweep.options.metric, "at_a_time": at_a_time}
+        write_report(folder, records, **facts, seconds=time.time() - began)
+
+    return write
 
 
 def final_state(records: list[Record], completed: bool) -> str:

@@ -57,7 +57,7 @@ def trainings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Tr
     commands = {
         "killed": ("faulty:SlowCatch", *OFTEN, *ENDLESS, "actors.count=1", "--evaluate"),
         "raises": ("faulty:RaisesWhenEvaluated", HERE, *OFTEN, "run.total_steps=3200", "actors.max_failures=2"),
-        "hangs": ("faulty:HangsWhenEvaluated", HERE, *OFTEN, "actors.timeout_seconds=3", "actors.max_failures=1"),
+        "hangs": ("faulty:HangsWhenEvaluated", HERE, *OFTEN, "actors.timeout_seconds=10", "actors.max_failures=1"),
     }
     commands["raises"] += ("-t", "train_with_evaluate")
     commands["hangs"] += ("run.total_steps=3200", "--evaluate")
@@ -111,7 +111,7 @@ def test_a_killed_evaluator_comes_back_and_ctrl_c_and_resume_leave_everything_wh
     ("name", "told"),
     [
         ("raises", "the evaluator failed 2 times in a row (RuntimeError: not in front of an audience); training "),
-        ("hangs", "the evaluator failed (no step for 3 s (actors.timeout_seconds)); training "),
+        ("hangs", "the evaluator failed (no step for 10 s (actors.timeout_seconds)); training "),
     ],
 )
 def test_an_environment_that_fails_the_evaluator_does_not_fail_the_training(

@@ -6,7 +6,7 @@ from through_grpc import LAYOUT, honest
 
 from pronk.layout import UnrollLayout
 from pronk.transport.validation import InvalidUnroll, validate_unroll
-from pronk.types import ActionSpec, ArraySpec, EnvSpec, unroll_specs
+from pronk.types import ActionSpec, ArraySpec, EnvSpec, leaves, unroll_specs
 
 
 def sample(layout=LAYOUT):
@@ -16,7 +16,14 @@ def sample(layout=LAYOUT):
 
 
 def test_an_honest_unroll_passes():
-    validate_unroll(sample(), LAYOUT.specs, newest=3)
+    unroll = sample()
+    validate_unroll(unroll, LAYOUT.specs, newest=3)
+    for array, expected in zip(flat(unroll), flat(sample()), strict=True):
+        assert array.tobytes() == expected.tobytes(), "checked, not changed"
+
+
+def flat(unroll):
+    return [array for name, field in unroll._asdict().items() for _, array in leaves(field, name)]
 
 
 def set_byte(array, value):
