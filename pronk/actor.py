@@ -39,11 +39,12 @@ class Actor:
         self._numbers = first_number + np.arange(env.count)
         self._now = env.reset(seeds)
 
-    def run(self) -> None:
+    def run(self, after_unroll: Callable[[], None] = lambda: None) -> None:
         """Play until the learner closes the port."""
         try:
             while True:
                 self.advance()
+                after_unroll()
         except Closed:
             return
 

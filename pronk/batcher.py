@@ -70,7 +70,7 @@ class Batcher:
         envs = specs.version.shape[0]
         self._most_passes = MOST_PASSES if passes == "auto" else passes
         self._only_while_idle = passes == "auto"
-        self._passes = self._most_passes  # through the newest stages: none is left before the first
+        self._passes = self._most_passes  # made over the newest stages; before the first, all, so unrolls are fetched
         self._port, self._width = port, min(envs, batch_size)
         self._unrolls_per_batch, self._batches_per_unroll = max(1, batch_size // envs), max(1, envs // batch_size)
         self._specs, self._batch_size, self._device, self._replay = specs, batch_size, device, replay

@@ -102,7 +102,7 @@ class Learner:
 
     def update(self, report: Report, learning_rate: float, batch: Unroll) -> None:
         """Change weights and statistics: the second half of a step. `report` gets the norm of the added gradient."""
-        if self._block.statistics:  # what was added up held more than the gradient
+        if self._block.statistics:  # the vector that was added up also holds their sums; clip by the gradient alone
             report["gradient_norm"] = float(self._block.gradients.norm())
         self._check(report, batch)
         if self._max_norm is not None and report["gradient_norm"] > self._max_norm:

@@ -15,7 +15,7 @@ from pronk.config import OptimiserConfig
 
 
 class Optimiser:
-    """Changes `weights` in place along `gradient`. Its state is plain tensors and numbers."""
+    """Changes `weights` in place along `gradient`. All that it remembers is in `state`."""
 
     def __init__(self, weights: Tensor, gradient: Tensor, config: OptimiserConfig) -> None:
         self._weights, self._gradient, self._config = weights, gradient, config

@@ -24,7 +24,7 @@ from pronk.runs.atomic import atomic_file
 from pronk.types import Array, ArraySpec, Unroll, leaves
 
 FRAMES, STARTS = " frames", " starts"  # of a pool: appended to the path of the observation that it stores
-VALUE, PRIORITY = "learner value", "learner priority"  # no field of an unroll has a blank
+BUFFER, VALUE, PRIORITY = "buffer state", "learner value", "learner priority"  # no field of an unroll has a blank
 CHUNK = 2**24  # bytes that are read at a time
 CROWDED = 0.75  # of the columns asked for: with fewer, the user is told
 SMALLEST_PRIORITY = 1e-6  # so that a column without any error can still be drawn
@@ -186,7 +186,8 @@ class Replay:
         }
         path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_file(path) as file:
-            np.savez(file, state=np.array(json.dumps(state)), **self._used())
+            arrays: dict[str, Any] = {BUFFER: np.array(json.dumps(state)), **self._used()}
+            np.savez(file, **arrays)
 
     def load(self, path: Path, version: int) -> str | None:
         """Go on with what `save` wrote; return what is wrong with the file, if it is of no use.
@@ -195,7 +196,7 @@ class Replay:
         """
         try:
             with np.load(path, allow_pickle=False) as saved:
-                state = json.loads(str(saved["state"]))
+                state = json.loads(str(saved[BUFFER]))
                 if state["shapes"] != self._shapes():
                     return "it was saved with other settings"
                 for name, array in self.arrays.items():

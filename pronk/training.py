@@ -1,4 +1,4 @@
-"""A training run, wired. READ THIS FIRST.
+"""A training run, wired. After types.py, READ THIS FIRST.
 
       actor x A                                                        learner (this process; of L, each has actors)
       VectorEnv --Step--> Actor --fills--> Unroll ==[ transport ]==> Batcher --batch--> Learner --> metrics, checkpoint
@@ -21,6 +21,7 @@ actions of all actors (policies/central.py).
 from __future__ import annotations
 
 import contextlib
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -44,6 +45,7 @@ from pronk.processes.interrupts import Interrupted, Interrupts
 from pronk.replay import Replay
 from pronk.returns import Confirmation
 from pronk.runs.broken_batch import save_broken_batch
+from pronk.runs.checkpoint import Checkpoints
 from pronk.runs.directory import RunDirectory
 from pronk.schedules import entropy_cost, learning_rate, progress_of
 from pronk.seeding import further_learner_seed, replay_seed
@@ -52,12 +54,14 @@ from pronk.sinks.jsonl import JsonLines
 from pronk.sinks.lag import LagHistogram
 from pronk.sinks.notes import DiagnosisNotes
 from pronk.sinks.outside import Facts, outside_sinks
+from pronk.sinks.profile import LearnerProfile
 from pronk.sinks.tensorboard import TensorBoard
 from pronk.types import Failure, Unroll
 
 Say = Callable[[str], None]
 
 MOST_BARREN_UPDATES = 200  # in a row without a single valid step, after which the run cannot be getting anywhere
+LAST_TRIES, LAST_PAUSE = 3, 1.0  # to write the last checkpoint again; seconds between them
 BEST_EVERY_SECONDS = 5.0  # a new best is saved no more often,
 BEST_SHARE = 0.01  # and takes no more of the time than this
 
@@ -103,16 +107,8 @@ class Training:
         with contextlib.ExitStack() as stack:
             interrupts = stack.enter_context(Interrupts(self._say if self._leads else lambda message: None))
             interrupts.look = self._group.check
-            sinks: list[Sink] = []
-            if self._leads:
-                sinks = [
-                    JsonLines(self._run.metrics, self._run.evaluations),
-                    TensorBoard(self._run.tensorboard, self._metrics.env_steps),
-                    LagHistogram(self._run.lag, self._metrics.lags, self._metrics.replay_lags),
-                    DiagnosisNotes(self._run.notes, self._diagnosis(), self._say_once),
-                    *outside_sinks(self._config.run.sinks, self._facts(), self._say_once),
-                ]
-            self._sinks = [stack.enter_context(sink) for sink in [*sinks, *([display] if display else [])]]
+            sinks = [*self._own_sinks(), *([display] if display else [])]
+            self._sinks = [stack.enter_context(sink) for sink in sinks]
             self._evaluator = stack.enter_context(Evaluator(self._config, self._run, self._sinks, self._say_once))
             try:
                 outcome = self._outcome() or self._learn(interrupts)
@@ -130,8 +126,8 @@ class Training:
             self._group.leave(outcome, str(failure) if failure else None)
             if self._metrics.updates > updates_before or not self._saved:
                 self._report()
-                if not isinstance(failure, BrokenGradient):
-                    self._save()
+                if not isinstance(failure, BrokenGradient) and (unsaved := self._save_last()):
+                    outcome, failure = "failed", failure or unsaved
             if outcome in ("solved", "finished") and self._saved:
                 self._evaluator.finish(self._saved, interrupts, aloud=display is not None)
         saved = str(self._saved) if self._saved else None
@@ -146,6 +142,21 @@ class Training:
         if failure is not None:
             raise failure
         return summary
+
+    def _own_sinks(self) -> list[Sink]:
+        """Return where metrics go, apart from the screen. Of several learners, one writes."""
+        if not self._leads:
+            return []
+        sinks: list[Sink] = [
+            JsonLines(self._run.metrics, self._run.evaluations),
+            TensorBoard(self._run.tensorboard, self._metrics.env_steps),
+            LagHistogram(self._run.lag, self._metrics.lags, self._metrics.replay_lags),
+            DiagnosisNotes(self._run.notes, self._diagnosis(), self._say_once),
+            *outside_sinks(self._config.run.sinks, self._facts(), self._say_once),
+        ]
+        if self._config.run.profile_seconds:
+            sinks.append(LearnerProfile(self._run.profile, self._config.run.profile_seconds))
+        return sinks
 
     def _learn(self, interrupts: Interrupts) -> str:
         """The loop. Gives the reason why it ended."""
@@ -316,6 +327,22 @@ class Training:
             self._evaluator.offer(self._saved)
         self._save_replay()
         self._saved_at = time.monotonic()
+
+    def _save_last(self) -> Failure | None:
+        """Write the last checkpoint. If its disk stays full, write it elsewhere and return that as a failure."""
+        self._save()
+        for _ in range(LAST_TRIES):
+            if self._saved or not self._leads:
+                return None
+            time.sleep(LAST_PAUSE)
+            self._save()
+        folder = self._run.checkpoints.folder
+        try:
+            elsewhere = Path(tempfile.mkdtemp(prefix=f"{self._run.path.name}-"))
+            saved = Checkpoints(elsewhere).save(self._state(self._best), keep=1)
+        except (OSError, RuntimeError):
+            return Failure(f"the last checkpoint could be written neither to {folder} nor to {tempfile.gettempdir()}")
+        return Failure(f"the last checkpoint could not be written to {folder}: move it there from {saved}")
 
     def _save_if_best(self) -> None:
         """Write best.pt where the return is the highest yet, not too often. The other checkpoints stay as they are."""

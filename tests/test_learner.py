@@ -150,7 +150,9 @@ def test_a_broken_batch_raises_and_leaves_weights_and_optimiser_untouched(name, 
 @pytest.mark.parametrize("log_prob", [-50.0, -200.0, -math.inf])
 def test_actions_that_were_all_but_impossible_do_not_break_an_unclipped_loss(correction, log_prob):
     unclipped = {"loss.rho_bar": None, "loss.c_bar": None, "loss.pg_rho_bar": None}
-    learner = learner_of(configured(**unclipped, loss__correction=correction, optimiser__max_gradient_norm=0.5))
+    learner = learner_of(
+        configured(**unclipped, loss__name="impala", loss__correction=correction, optimiser__max_gradient_norm=0.5)
+    )
     batch = batch_for(learner)
     batch.valid[:] = True
     batch.log_prob[1:4] = log_prob
@@ -268,7 +270,7 @@ def test_the_learner_honours_the_mask_of_each_step():
 
 @pytest.mark.parametrize("correction", CORRECTIONS)
 def test_a_contextual_bandit_is_learnt(correction):
-    learner = learner_of(configured(loss__correction=correction, loss__entropy_cost=0.0))
+    learner = learner_of(configured(loss__name="impala", loss__correction=correction, loss__entropy_cost=0.0))
     batch = batch_for(learner, columns=32)
     batch.valid[:] = True
     batch.discount.zero_()

@@ -294,6 +294,15 @@ def test_what_was_saved_goes_on_bit_for_bit(tmp_path: Path, kind, columns):
         record(again, new, error=number)
 
 
+def test_a_state_without_entries_is_saved_too(tmp_path: Path):
+    specs = unroll_specs(EnvSpec(OBSERVATION, ACTION), ArraySpec((3,), "float32"), LENGTH, 1)
+    replay, again = (Replay(specs, configured(8, *CHANGES), SEED) for _ in range(2))
+    record(replay, random_unroll(specs, np.random.default_rng(1), 7))
+    replay.save(tmp_path / "replay.npz")
+    assert again.load(tmp_path / "replay.npz", version=1000) is None
+    np.testing.assert_array_equal(drawn_from(replay, specs, 1)[0].state, drawn_from(again, specs, 1)[0].state)
+
+
 def test_fewer_columns_than_asked_for_are_reported():
     specs, random = specs_of(STACKED), np.random.default_rng(1)
     replay = Replay(specs, configured(20), SEED)

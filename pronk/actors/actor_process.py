@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from pathlib import Path
 from typing import Any
 
 from pronk.processes.channel import Channel
@@ -23,6 +25,7 @@ def play_over_shared_memory(job: dict[str, Any]) -> None:
     from pronk.config import ResolvedConfig
     from pronk.layout import UnrollLayout
     from pronk.processes.freed_memory import keep_freed_memory
+    from pronk.processes.profiling import ACTOR_PARTS, Profile
     from pronk.transport.shared_memory import SharedMemoryActorPort, Ticket
     from pronk.types import UserError
 
@@ -37,7 +40,12 @@ def play_over_shared_memory(job: dict[str, Any]) -> None:
         return SharedMemoryActorPort(ticket, layout, nbytes)
 
     with make_actor(config, port, job["actor"], job["life"], job["generation"], job["policy"]) as actor:
-        actor.run()
+        if job["actor"] == 0 and config.run.profile_seconds:
+            profile = Profile(Path(job["profile"]), "actor-000", ACTOR_PARTS, config.run.profile_seconds)
+            with contextlib.closing(profile):
+                actor.run(profile.tick)
+        else:
+            actor.run()
 
 
 def play_over_grpc(job: dict[str, Any]) -> None:

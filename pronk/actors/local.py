@@ -138,6 +138,7 @@ class LocalActors:
             "ticket": asdict(ticket),
             "policy": acting.job,
             "layout": self._setup.layout.digest,
+            "profile": str(self._setup.logs.parent / "profile"),
         }
         return Start(job, [*ticket.descriptors, *acting.descriptors], to_close)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
-from rich.table import Table
+from rich.table import Column, Table
 
 from pronk.cli.shell import Overrides, Source, app, out, warn
 from pronk.config import load_config, preset_names
@@ -26,11 +26,13 @@ def bench(
     seconds: Annotated[
         float, typer.Option(help="Seconds of training to measure; each part alone takes a fifth of it.")
     ] = 15.0,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds to share them out over.")] = 5,
 ) -> None:
     """Measure how fast a preset trains here, against this machine's limit.
 
-    Environment, inference and learner are first measured alone on one core each;
-    limit = cores / (1/env + 1/inference + 1/learner).
+    In each round the training runs for a while, then pauses while environment, inference and learner are measured
+    alone, each on all cores at once. limit = cores / (1/env + 1/inference + passes/learner), where the rates are per
+    core, and passes is how often a step is learnt from. Figures are medians over the rounds, with their spread.
 
     Given a run directory instead of a preset, it measures the run's configuration and keeps the figures there, where
     `pronk dashboard` shows the run's speed against them. Where the machine has other work, which
@@ -43,23 +45,35 @@ def bench(
     warn_if_busy()
     from pronk.bench import measure
 
-    figures = measure(config, seconds, warn)
+    figures = measure(config, seconds, warn, rounds)
     if run:
         (run / "bench.json").write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
     if as_json:
         print(json.dumps(figures))
         return
-    table = Table("part", "steps/s", title=f"{source} on {figures['cores']} cores", title_justify="left")
+    out.print(table_of(figures, source))
+    low, high = figures["spread"]["efficiency"]
+    out.print(f"efficiency {figures['efficiency']:.0%} (trained / limit), {low:.0%} to {high:.0%} in the rounds")
+    out.print(figures["advice"], highlight=False, soft_wrap=True)
+
+
+def table_of(figures: dict[str, Any], source: str) -> Table:
+    """Draw the rates and their spreads."""
+    title = f"{source} on {figures['cores']} cores, {figures['rounds']} rounds"
+    table = Table("part", Column("steps/s", justify="right"), Column("spread", justify="right"), title=title)
+    table.title_justify = "left"
     for name, meaning in [
-        ("env", "environments alone, one core"),
-        ("inference", "policy alone, one core"),
-        ("learner", "learner alone, one core"),
+        ("env", "environments alone, per core"),
+        ("inference", "policy alone, per core"),
+        ("learner", f"learner alone, per core, learning each step {figures['passes']:.1f} times"),
         ("limit", "all of the above on every core"),
         ("trained", "whole system"),
     ]:
-        table.add_row(f"{name}: {meaning}", f"{figures[name]:,.0f}")
-    out.print(table)
-    out.print(f"efficiency {figures['efficiency']:.0%} (trained / limit)")
+        times = figures["passes"] if name == "learner" else 1.0
+        low, high = figures["spread"][name]
+        spread = f"{low / times:,.0f} to {high / times:,.0f}"
+        table.add_row(f"{name}: {meaning}", f"{figures[name] / times:,.0f}", spread)
+    return table
 
 
 def warn_if_busy() -> None:

@@ -53,6 +53,13 @@ def train(
             "plays the newest run of PRESET under runs/ (or the run in --run-dir).",
         ),
     ] = Task.TRAIN,
+    profile: Annotated[
+        bool,
+        typer.Option(
+            "--profile",
+            help="Show where the time of the learner and of an actor goes; short for run.profile_seconds=5.",
+        ),
+    ] = False,
     quiet: Quiet = False,
 ) -> None:
     """Train an agent.
@@ -72,6 +79,8 @@ def train(
         return evaluate_newest(source, changes, run_dir)
     if evaluate or task == Task.TRAIN_WITH_EVALUATE:
         changes.append("evaluation.enabled=true")
+    if profile:
+        changes.append("run.profile_seconds=5")
     start(source, changes, run_dir=run_dir, resume=resume, quiet=quiet)
 
 
@@ -218,5 +227,10 @@ def show_summary(summary: dict[str, Any], resume_command: str) -> None:
     ]
     if summary["outcome"] == "interrupted":
         hints.insert(0, ("continue", resume_command.format(shlex.quote(run))))
+    profile = Path(run) / "profile"
+    if any(profile.glob("*.json.gz")):
+        hints.append(("trace", f"open {profile}/*.json.gz in https://ui.perfetto.dev"))
     for what, how in hints:
         out.print(Text(f"  {what:<12}{how}"), soft_wrap=True)
+    for table in sorted(profile.glob("*.txt")):
+        out.print(Text(f"Where the time of {table.stem} went:\n{table.read_text(encoding='utf-8').rstrip()}"))

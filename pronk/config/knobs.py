@@ -137,7 +137,7 @@ class LossConfig(Section):
     learner.passes is more than 1. Or `module:attribute` of your own loss."""
     correction: Literal["vtrace", "one_step", "epsilon", "none"] = "vtrace"
     """How the lag between actors and learner is corrected for. The others are the variants that the paper compares with
-    V-trace (section 5.2.2)."""
+    V-trace (section 5.2.2); `one_step` and `epsilon` with name=impala only."""
     rho_bar: PositiveFloat | None = 1.0
     """Upper limit of the importance weight of each TD error. It decides which value function is learnt: the limit of 1
     (paper) lies between the acting policy's and the learner's. null: no limit below 1e9, the learner's."""
@@ -145,7 +145,7 @@ class LossConfig(Section):
     """Upper limit of the weights in the trace. It decides how fast values are learnt, not which. At most rho_bar.
     Paper: 1. null: no limit."""
     pg_rho_bar: PositiveFloat | None = 1.0
-    """Upper limit of the importance weight of the policy gradient. Paper: 1. null: no limit."""
+    """With name=impala: upper limit of the importance weight of the policy gradient. Paper: 1. null: no limit."""
     lambda_: Fraction = 0.95
     """Decay of the trace per step, as in TD(lambda) (remark 2 of the paper). Less than 1: less variance, more bias.
     Paper: 1."""
@@ -175,6 +175,12 @@ class LossConfig(Section):
     10."""
     kwargs: Kwargs = {}
     """Any values for a loss of your own, which finds them in `config.kwargs`."""
+
+    @model_validator(mode="after")
+    def _check_correction_is_used(self) -> LossConfig:
+        if self.name == "appo" and self.correction in ("one_step", "epsilon"):
+            raise ValueError(f"correction={self.correction} needs name=impala: with appo it would be the same as none")
+        return self
 
     @model_validator(mode="after")
     def _check_target_is_used(self) -> LossConfig:
@@ -313,7 +319,8 @@ class ReplayConfig(Section):
     (CLEAR, arXiv 1811.11682: 0.01). 0: off."""
     clone_value_cost: NonNegative = 0.0
     """Weight of the squared distance of each value from what it was when the column was fresh, on replayed columns, in
-    the scale that values are learnt in (CLEAR: 0.005). 0: off."""
+    the scale that values are learnt in (CLEAR: 0.005). With network.value=hl_gauss it is the distance between the
+    histograms. 0: off."""
 
 
 class LearnersConfig(Section):
@@ -395,6 +402,9 @@ class RunConfig(Section):
     """Seconds between two lines of metrics."""
     video: bool = False
     """Record an episode of the final policy: videos/final.mp4, or .gif without PyAV (`pip install 'pronk[video]'`)."""
+    profile_seconds: NonNegative = 0.0
+    """Profile the learner and actor 0 for so long, after a second of training: `profile/` in the run directory then has
+    a table of where their time goes, and a trace of one more second for Perfetto (ui.perfetto.dev). 0: off."""
     sinks: Names = []
     """Where metrics go besides metrics.jsonl and TensorBoard: `wandb`, `mlflow` (`pip install 'pronk[wandb]'`), or
     `module:attribute` of your own."""

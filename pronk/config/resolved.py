@@ -97,6 +97,8 @@ class ResolvedConfig(Document):
 
     rank: int
     """Which learner this is, from 0."""
+    rank_here: int = 0
+    """Which one on this machine."""
     learners: int
     """How many learners there are."""
     env: EnvConfig
@@ -146,7 +148,7 @@ def resolve(config: Config, rank: Rank = ONLY) -> ResolvedConfig:
         envs = USUAL_ENVS if columns % USUAL_ENVS == 0 or USUAL_ENVS % columns == 0 else columns
     count, threads = share_of_machine(config, rank)
     tree = config.model_dump(exclude={"description", "learners", "cluster"})
-    tree |= {"rank": rank.rank, "learners": rank.count}
+    tree |= {"rank": rank.rank, "rank_here": rank.rank_here, "learners": rank.count}
     tree["network"]["separate_value"] = has_separate_value(config.network)
     tree["actors"] |= {"count": count, "envs": envs}
     tree["learner"] |= {"batch_size": columns, "threads": threads}

@@ -11,7 +11,7 @@ With `loss.target_updates` the anchor is a target network instead of the policy 
 The actors' policies differ and keep changing, so with old experience the clip would allow no step at all; the target
 stands still for a while, and is the same for all experience. V-trace then corrects from mu to the target, and
 
-    ratio_t = min(mu / pi_target, MOST_ACTING) x pi / mu        that is pi / pi_target, unless the target is far from mu
+    ratio_t = min(mu / pi_target, 2) x pi / mu        that is pi / pi_target, unless the target is far from mu
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pronk.losses.impala import REWARD_CLIPS
 from pronk.types import Unroll, Value
 
 LARGEST_LOG_RATIO = 20.0  # exp() of it is finite, and far beyond every clip
-MOST_ACTING = 2.0  # as in RLlib's APPO
+LARGEST_MU_OVER_TARGET = 2.0  # as in RLlib's APPO
 
 
 class AppoLoss:
@@ -82,5 +82,5 @@ class AppoLoss:
         log_rho = log_ratio.detach()
         if self.target_log_prob is not None:
             log_rho = self.target_log_prob - batch.log_prob
-            log_ratio = log_ratio + (-log_rho).clamp(max=math.log(MOST_ACTING))
+            log_ratio = log_ratio + (-log_rho).clamp(max=math.log(LARGEST_MU_OVER_TARGET))
         return log_ratio.masked_fill(~batch.valid, 0.0), log_rho.masked_fill(~batch.valid, -torch.inf)

@@ -28,7 +28,7 @@ class Loss(Protocol):
 
     target_log_prob: Tensor | None
     """[T, B] log pi_target(a_t|x_t) of the next call's batch. The learner sets it if `loss.target_updates` asks for a
-    target network."""
+    target network; a loss that does not use one need not have it."""
 
     def __call__(self, distribution: Any, value: Value, batch: Unroll) -> LossTerms:
         """Compute the loss of a batch.

@@ -109,7 +109,7 @@ class ReplayLoss:
             target = value.estimate.detach()[:-1].clone()
             if self.recorded is not None and target.shape[1] > self._fresh:
                 target[:, self._fresh :] = self.recorded[:-1]
-            distance = 2.0 * value.error(target)  # which is half the square, in the scale that values are learnt in
+            distance = 2.0 * value.error(target)  # half the square, or the distance of two histograms (hl_gauss)
             metrics["clone_value_loss"] = distance.masked_fill(~is_replayed, 0.0).sum() * weight
             total = total + cost * metrics["clone_value_loss"]
         return LossTerms(total, metrics)

@@ -16,7 +16,7 @@ class TargetNetwork:
     """A copy that takes over the learner's weights and buffers every `updates` updates."""
 
     def __init__(self, network: Network, updates: int) -> None:
-        self._network, self._updates = copy.deepcopy(network), updates
+        self._network, self._updates = copy.deepcopy(network).eval(), updates
         self._block = ParameterBlock(self._network)
 
     @property

@@ -80,8 +80,8 @@ class InferenceSetup:
 class Inference:
     """A way to choose actions: the learner's half, and how an actor makes its policy.
 
-    A `with` block around the actors' own: leaving it ends whatever was started. A way derives from this class and must
-    implement `policy`; as the rest is here, nothing is shared and nothing runs beside the actors.
+    A `with` block around the actors' own: leaving it ends whatever was started. An implementation derives from this
+    class and must have `policy`; as the rest is here, nothing is shared and nothing runs beside the actors.
     """
 
     def __init__(self, setup: InferenceSetup) -> None:

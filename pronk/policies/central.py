@@ -39,7 +39,7 @@ START_SECONDS = 60.0  # for the server to begin, on a busy machine
 GRACE_SECONDS = 2.0  # for the server to finish its batch when the run ends
 STEADY_SECONDS = 60.0
 BELL = b"!"
-BELLS = 4096  # bytes: more than can ever wait
+BELLS = 4096  # bytes to receive at once: takes all that wait
 
 
 def mailbox_layout(observation: Tree, action: ActionSpec, state: Tree, envs: int) -> Layout:
@@ -179,7 +179,7 @@ class CentralInference(Inference):
             prepare=self._prepare,
             policy=RestartPolicy(settings.max_failures, steady_seconds=STEADY_SECONDS),
             progress=lambda: self._answered,
-            # Half of an actor's: whoever waits for a server that hangs must not be taken for hanging.
+            # Half of an actor's, so that an actor that waits for a hanging server does not count as hanging itself.
             timeout_seconds=settings.timeout_seconds / 2,
             silent_seconds=self._silent_seconds,
             timeout_key="half of actors.timeout_seconds",

@@ -47,7 +47,7 @@ def main(job: dict[str, Any], channel: Channel) -> None:
     mailboxes = [Mailbox(descriptor, layout) for descriptor in job["mailboxes"]]
     sockets = [socket.socket(fileno=descriptor) for descriptor in job["sockets"]]
     reader = SharedMemoryReader(ReaderTicket(**job["reader"]))
-    device = choose_device(config.learner.device, config.rank)
+    device = choose_device(config.learner.device, config.rank_here)
     Server(network.to(device), reader, mailboxes, sockets, config.actors.central).serve(channel)
 
 
@@ -178,6 +178,6 @@ def divide(tree: Tree, targets: Sequence[Tree]) -> None:
 
 
 def ring(end: socket.socket) -> None:
-    """Wake the other side. A full buffer wakes it, too; a dead one needs no waking."""
+    """Send a byte that wakes the other side. Where the buffer is full, one is on its way already."""
     with contextlib.suppress(OSError):
         end.send(BELL)

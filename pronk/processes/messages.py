@@ -40,6 +40,13 @@ class Evaluate(Message):
     """Name of the file that was saved; `path` is a second name of it."""
 
 
+class MeasurePart(Message):
+    """To a process of `pronk bench`: call this part for so long."""
+
+    part: str
+    seconds: float
+
+
 # ---- from the child
 
 
@@ -85,6 +92,12 @@ class Served(Message):
 
     batches: int
     observations: int
+
+
+class PartMeasured(Message):
+    """How fast the part was, in steps per second."""
+
+    rate: float
 
 
 class Evaluated(Message):

@@ -6,6 +6,7 @@ tensorboard/     the same numbers as curves          logs/            one per pr
 eval.jsonl       a line per evaluation               lag.json         how old the experience was
 bench.json       this machine's limit, where measured
 notes.json       what the diagnosis found, if anything
+profile/         where the time of learner and actor 0 goes, if asked for
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ class RunDirectory:
         self.evaluations = path / "eval.jsonl"
         self.lag = path / "lag.json"
         self.notes = path / "notes.json"
+        self.profile = path / "profile"
         self.summary = path / "summary.json"
         self.config = path / "config.yaml"
 

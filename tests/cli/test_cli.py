@@ -182,11 +182,14 @@ def test_a_measurement_takes_time(cli, seconds):
 
 def test_a_start_longer_than_the_measurement_is_waited_for(cli, monkeypatch):
     """As an Atari preset's on a busy machine. Every environment here takes a second to be made."""
-    monkeypatch.setattr("pronk.bench.WARM_UP_SECONDS", 0.2)
+    monkeypatch.setattr("pronk.bench.rounds.WARM_UP_SECONDS", 0.2)
     slow = ("env.kwargs.seconds=1", "actors.count=1", "actors.envs=2", "learner.batch_size=2", "transport=local")
-    code, out, err = cli("bench", "faulty:SlowToMake", *slow, "--json", "--seconds", "1")
+    code, out, err = cli("bench", "faulty:SlowToMake", *slow, "--json", "--seconds", "1", "--rounds", "2")
     assert code == 0, err
-    assert json.loads(out)["trained"] > 0
+    figures = json.loads(out)
+    assert figures["trained"] > 0
+    assert figures["rounds"] == 2
+    assert all(low <= figures[name] <= high for name, (low, high) in figures["spread"].items())
 
 
 def test_a_run_is_measured_as_it_is_and_keeps_the_figures(cli):
@@ -194,7 +197,7 @@ def test_a_run_is_measured_as_it_is_and_keeps_the_figures(cli):
     assert_mistake(cli("bench", "runs/mine", "run.seed=2"), "run.seed=2", "runs/mine/config.yaml")
     with RunDirectory(Path("runs/mine")).locked():
         assert_mistake(cli("bench", "runs/mine"), "runs/mine", "being trained")
-    code, out, _ = cli("bench", "last", "--json", "--seconds", "1")
+    code, out, _ = cli("bench", "last", "--json", "--seconds", "1", "--rounds", "1")
     assert code == 0
     assert json.loads(Path("runs/mine/bench.json").read_text()) == json.loads(out)
 
@@ -210,7 +213,7 @@ def test_a_run_is_measured_as_it_is_and_keeps_the_figures(cli):
 )
 def test_a_machine_with_other_work_is_said_beside_the_figures(cli, monkeypatch, load, cores, told):
     figures = {"trained": 1.0}
-    monkeypatch.setattr("pronk.bench.measure", lambda config, seconds, say: say("a word") or figures)
+    monkeypatch.setattr("pronk.bench.measure", lambda config, seconds, say, rounds: say("a word") or figures)
     monkeypatch.setattr(os, "getloadavg", lambda: (load, 0.0, 0.0))
     monkeypatch.setattr(os, "cpu_count", lambda: cores)
     code, out, err = cli("bench", "catch", "--json")

@@ -177,3 +177,9 @@ def test_with_a_target_network_it_is_impact():
 def test_the_papers_loss_has_no_target_network():
     with pytest.raises(ValueError, match="target_updates needs name=appo"):
         LossConfig(name="impala", target_updates=10)
+
+
+@pytest.mark.parametrize("correction", ["one_step", "epsilon"])
+def test_corrections_that_would_change_nothing_are_refused(correction):
+    with pytest.raises(ValueError, match=f"correction={correction} needs name=impala"):
+        LossConfig(name="appo", correction=correction)

@@ -203,15 +203,17 @@ def test_other_format_is_refused_by_name(content: Any, run: RunDirectory) -> Non
         load_checkpoint(path)
 
 
-def test_full_disk_is_said_and_not_died_of(tmp_path: Path) -> None:
+def test_full_disk_is_reported_and_training_goes_on_to_its_end(tmp_path: Path) -> None:
     settings = ("transport=local", "run.stop_return=null", "run.total_steps=6400", "run.log_every_seconds=1e-9")
     with full_disk(4000), Training(tmp_path / "run", "catch", *settings) as training:  # limits are inherited
         code = training.wait()
     assert "cannot write a checkpoint" in training.err
     assert "cannot write metrics" in training.err
     assert "Traceback" not in training.err
-    assert code == 0
-    assert read_summary(tmp_path / "run")["env_steps"] == 6400
+    assert "failed: the last checkpoint could be written neither to" in training.err
+    assert code == 1
+    summary = read_summary(tmp_path / "run")
+    assert (summary["env_steps"], summary["outcome"], summary["checkpoint"]) == (6400, "failed", None)
     assert not list((tmp_path / "run").rglob("*.tmp"))
 
 
@@ -225,13 +227,16 @@ def tiny_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(tmp_path)], check=True)
 
 
-def test_disk_without_a_byte_left_is_said_and_not_died_of(tiny_disk: Path) -> None:
+def test_disk_without_a_byte_left_keeps_the_last_checkpoint_elsewhere(tiny_disk: Path) -> None:
     settings = ("transport=local", "run.stop_return=null", "run.total_steps=9600", "run.log_every_seconds=1e-9")
     ended = command_line("train", "catch", *settings, "--run-dir", tiny_disk / "run", "--quiet")
-    assert ended.code == 0
+    assert ended.code == 1
     assert "cannot write metrics" in ended.err
     assert "cannot write a checkpoint" in ended.err
     assert not list(tiny_disk.rglob("*.tmp"))
+    rescued = Path(ended.err.partition("move it there from ")[2].split()[0])
+    assert load_checkpoint(rescued)["metrics"]["env_steps"] == 9600
+    shutil.rmtree(rescued.parent)
 
 
 def test_loss_that_is_not_finite_keeps_the_batch_and_poisons_no_checkpoint(tmp_path: Path) -> None:

@@ -1,0 +1,134 @@
+"""Measures parts and whole in short rounds, by turns, so that a slow moment of the machine meets both.
+
+    round    train for some seconds | pause the training | each part alone, on all cores at once | continue
+
+A step needs its environment, an action, and `passes` times the learner. Cores that share caches, clocks or threads are
+slower together than alone, so each part is measured on all of them at once; per core
+
+    limit = cores / (1/env + 1/inference + passes/learner)
+
+is then the best that the machine could do. A learner on a GPU takes nothing from the cores: there the limit is the
+lower one of cores / (1/env + 1/inference) and learner / passes. Figures are medians over the rounds.
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pronk.bench.advice import advice
+from pronk.bench.parts import NAMES
+from pronk.bench.workers import Workers, workers
+from pronk.config import Config, ResolvedConfig, available_cores, decided, resolve
+from pronk.device import choose_device
+from pronk.envs import probe_spec
+from pronk.processes.failures import user_code
+from pronk.processes.interrupts import Interrupted
+from pronk.starting import TrainingInterrupted, train
+from pronk.training import Say
+
+WARM_UP_SECONDS = 3.0  # of the training, before the first round
+SETTLE_SECONDS = 0.3  # after each pause, until queues are as full as usual
+LOG_SECONDS = 0.1
+PART_SHARE = 0.2  # of a round's seconds of training, for each part
+ROUNDS = 5
+
+
+class Round(NamedTuple):
+    """One round: the rate of each part per core, and that of the whole."""
+
+    env: float
+    inference: float
+    learner: float
+    trained: float
+    passes: float
+    """How often a step was learnt from."""
+    line: dict[str, Any]
+    """The last line of metrics."""
+
+
+def measure(config: Config, seconds: float, say: Say, rounds: int = ROUNDS) -> dict[str, Any]:
+    """Return medians in steps/s, `efficiency` (trained / limit), their spreads, and what to do about it.
+
+    Args:
+        config: what to train.
+        seconds: of training, over all rounds.
+        say: gets warnings.
+        rounds: how many.
+    """
+    with user_code("the environment"):
+        resolved = resolve(decided(config, probe_spec(config)))
+    cores = available_cores()
+    changes = {
+        "run.stop_return": None,
+        "run.total_steps": 10**12,
+        "run.total_seconds": None,
+        "run.log_every_seconds": LOG_SECONDS,
+    }
+    with tempfile.TemporaryDirectory() as folder, workers(resolved, cores, Path(folder), say) as measured:
+        display = Rounds(measured, resolved, seconds / rounds, rounds)
+        try:
+            train(config.replace(changes), run_dir=Path(folder) / "run", display=display, say=say)
+        except TrainingInterrupted:
+            if len(display.done) < rounds:  # it was the user's Ctrl-C
+                raise
+    on_gpu = choose_device(resolved.learner.device).type != "cpu"
+    return summary(display.done, cores, on_gpu, resolved)
+
+
+def summary(done: list[Round], cores: int, on_gpu: bool, config: ResolvedConfig) -> dict[str, Any]:
+    """Return the figures of all rounds."""
+    limits = [limit(one, cores, on_gpu) for one in done]
+    values = {name: [getattr(one, name) for one in done] for name in (*NAMES, "trained", "passes")}
+    values |= {"limit": limits, "efficiency": [one.trained / most for one, most in zip(done, limits, strict=True)]}
+    figures: dict[str, Any] = {name: statistics.median(values[name]) for name in (*NAMES, "limit", "trained")}
+    figures |= {name: statistics.median(values[name]) for name in ("efficiency", "passes")}
+    spreads = {name: [min(of_rounds), max(of_rounds)] for name, of_rounds in values.items()}
+    found, hint = advice(figures, done[-1].line, config)
+    return {**figures, "cores": cores, "rounds": len(done), "spread": spreads, "bottleneck": found, "advice": hint}
+
+
+def limit(one: Round, cores: int, on_gpu: bool) -> float:
+    """Return the steps per second of a machine that loses nothing between the parts."""
+    if on_gpu:
+        return min(cores / (1 / one.env + 1 / one.inference), one.learner / one.passes)
+    return cores / (1 / one.env + 1 / one.inference + one.passes / one.learner)
+
+
+class Rounds:
+    """A sink that measures the training between lines of metrics. It pauses it by not returning: actors wait, too."""
+
+    def __init__(self, parts: Workers, config: ResolvedConfig, seconds: float, rounds: int) -> None:
+        """`seconds`: of training, per round."""
+        self._parts, self._seconds, self._rounds = parts, seconds, rounds
+        self._rows = config.actors.unroll_length * config.learner.batch_size
+        self._measure_from: float | None = None
+        self._first: tuple[float, dict[str, Any]] | None = None
+        self.done: list[Round] = []
+
+    def __enter__(self) -> Rounds:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def write(self, line: dict[str, Any]) -> None:
+        """Take the time. The warm-up begins with the first line, so after the first update."""
+        now = time.perf_counter()
+        if self._measure_from is None:
+            self._measure_from = now + WARM_UP_SECONDS
+        if self._first is None:
+            self._first = (now, line) if now >= self._measure_from else None
+            return
+        began, first = self._first
+        steps, updates = line["env_steps"] - first["env_steps"], line["updates"] - first["updates"]
+        if now - began < self._seconds or not steps:
+            return
+        rates = {name: self._parts.rate(name, self._seconds * PART_SHARE) for name in NAMES}
+        passes = updates * self._rows / steps
+        self.done.append(Round(**rates, trained=steps / (now - began), passes=passes, line=line))
+        if len(self.done) == self._rounds:
+            raise Interrupted
+        self._first, self._measure_from = None, time.perf_counter() + SETTLE_SECONDS
