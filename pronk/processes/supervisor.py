@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pronk.processes import child
+from pronk.processes import child, logs
 from pronk.processes.channel import Channel, ChannelClosed
 from pronk.processes.messages import Alive, Failed, Message, Run
 from pronk.processes.restarts import (
@@ -38,6 +38,7 @@ from pronk.processes.restarts import (
 from pronk.types import Failure, UserError
 
 WATCH_SECONDS = 0.1  # polling costs a few system calls per child
+LOG_SECONDS = 1.0  # between two looks at the size of a log
 
 
 class ProcessFailed(Failure):
@@ -101,7 +102,7 @@ class SupervisedProcess:
         self._channel: Channel | None = None
         self._restarts = Restarts(spec.policy)
         self._reported: Failed | None = None
-        self._started_at = self._due = 0.0
+        self._started_at = self._due = self._log_checked_at = 0.0
         self._progress_before = 0
 
     @property
@@ -142,6 +143,9 @@ class SupervisedProcess:
             if time.monotonic() >= self._due:
                 self.start()
             return []
+        if time.monotonic() >= self._log_checked_at + LOG_SECONDS:
+            self._log_checked_at = time.monotonic()
+            logs.bound(self.spec.log)
         code = self.process.poll()  # before its messages are read, so that no last one is missed
         messages = self._receive()
         if messages:

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from processes import is_running, process_of, wait_until
 
+from pronk.processes import child, logs, supervisor
 from pronk.processes.messages import Evaluate, Evaluated, Message
 from pronk.processes.restarts import NEVER, RestartPolicy
 from pronk.processes.supervisor import Child, ProcessFailed, Start, SupervisedProcess, Supervisor
@@ -95,6 +96,23 @@ def test_an_exception_is_the_root_cause_without_pronks_frames(bench: Callable[..
     assert len(one.said) == 2
     assert one.said[0].startswith("child 7 failed (RuntimeError: the wheel came off); restarting it. Its log: ")
     assert one.child.lives == 3
+
+
+def test_a_flooded_log_stays_small_and_keeps_its_end(bench: Callable[..., Bench], monkeypatch: Any) -> None:
+    monkeypatch.setattr(supervisor, "LOG_SECONDS", 0.0)
+    monkeypatch.setattr(logs.bound, "__defaults__", (100_000,))
+    one = bench("flood")
+    log = one.child.spec.log
+    old, numbers = log.with_name("child.log.old"), []
+    for _ in range(3):
+        old.unlink(missing_ok=True)
+        one.poll_until(old.exists)
+        assert old.stat().st_size <= 100_000
+        numbers.append(int(old.read_text().splitlines()[-2][:9]))
+    assert numbers == sorted(set(numbers))
+    child.kill(one.child.process)
+    logs.bound(log)
+    assert log.stat().st_size <= 100_000
 
 
 def test_errors_may_be_final(bench: Callable[..., Bench]) -> None:

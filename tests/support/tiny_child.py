@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import subprocess
@@ -44,6 +45,9 @@ def main(job: dict[str, Any], channel: Channel) -> None:
             other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
             channel.send(Evaluated({"other": other.pid}))
             hang_here()
+        case "flood":
+            for number in itertools.count():
+                print(f"{number:09d}", "x" * 1000, flush=True)
         case "print":
             print("\n".join(f"line {number}" for number in range(100)), flush=True)
             sys.exit(4)
