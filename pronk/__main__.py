@@ -1,5 +1,10 @@
-"""python -m pronk."""
+"""`pronk`, and python -m pronk."""
 
-from pronk.cli import main
+from pronk.processes.early_interrupt import end_during_imports
 
-main()
+end_during_imports()
+
+from pronk.cli import main  # noqa: E402 - what Ctrl-C does is settled first
+
+if __name__ == "__main__":
+    main()

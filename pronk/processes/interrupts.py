@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
-INTERRUPTED = 130  # exit code
+from pronk.processes.early_interrupt import INTERRUPTED as INTERRUPTED
+
 SHOW_CURSOR = b"\x1b[?25h\n"
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 STANDARD_STREAMS = (0, 1, 2)

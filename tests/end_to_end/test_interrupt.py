@@ -134,6 +134,21 @@ def test_second_ctrl_c_ends_at_once_even_where_the_learner_itself_hangs(training
     training.assert_nothing_left()
 
 
+def test_ctrl_c_while_python_still_imports_leaves_no_traceback(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "pronk", "train", "catch", "run.stop_return=null", "run.total_steps=1e9"]
+    started = []
+    for number in range(6):
+        with open(tmp_path / f"{number}.err", "wb") as err:
+            started.append(subprocess.Popen([*command, "--run-dir", str(tmp_path / str(number))], stderr=err))
+        time.sleep(0.1)
+    time.sleep(0.5)
+    for process in started:  # after 0.6 to 1.1 s
+        process.send_signal(signal.SIGINT)
+    for number, process in enumerate(started):
+        assert process.wait(SOON) in (130, -signal.SIGINT)  # the latter: Python itself was not up yet
+        assert "Traceback" not in (tmp_path / f"{number}.err").read_text()
+
+
 @pytest.mark.parametrize("options", [(), ("--quiet",)])
 def test_a_reader_that_goes_away_does_not_end_the_run(options: tuple[str, ...], tmp_path: Path) -> None:
     path = tmp_path / "run"
