@@ -6,6 +6,7 @@ file that is missing, torn or unknown counts as empty.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import functools
 import json
@@ -18,8 +19,9 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from pydantic import ValidationError
 
-from pronk.config import Config, plain_yaml, read_yaml
+from pronk.config import Config, EnvConfig, plain_yaml, read_yaml
 from pronk.config.errors import nearest
 from pronk.config.renamed import rename_keys
 from pronk.config.trees import flat
@@ -60,6 +62,21 @@ class Run:
         defaults = default_config()
         tree = self.config or read_yaml(self.path / "config.yaml")
         return {**flat(defaults), **flat(rename_keys(tree, defaults)[0])}
+
+    @property
+    def environment(self) -> str | None:
+        """What it plays, in a few words; None where its configuration does not say."""
+        env = self.config.get("env")
+        if not isinstance(env, dict):
+            return None
+        with contextlib.suppress(ValidationError):
+            return EnvConfig.model_validate(env).label
+        return env.get("game") or env.get("id")  # of another version
+
+    @cached_property
+    def tasks(self) -> tuple[str, ...]:
+        """The names of its tasks, as its metrics have them; empty if there is one."""
+        return tuple(name.partition("/")[2] for name in self.last if name.startswith("episode_return/"))
 
     @cached_property
     def metrics(self) -> list[dict[str, Any]]:

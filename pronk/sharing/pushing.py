@@ -81,7 +81,7 @@ def gather(directory: RunDirectory, folder: Path, name: str, best: bool, episode
 
     state = checkpoint_of(directory, best)
     config = recorded(state["config"])
-    environment = config.env.game or config.env.id
+    environment = config.env.label
     exported = export(directory.path, "safetensors", folder / "model.safetensors", best=best)
     scores = {
         "training": {key: state["metrics"][key] for key in ("env_steps", "updates", "episodes", "wall_seconds")},
