@@ -32,7 +32,8 @@ def export(
     contain everything between observation and action (scaled bytes, one-hot labels, masks, the action's range).
     `safetensors` holds the weights alone, for `pronk.load(FILE)`. A short program that uses the file is written beside
     it. The file is compared with the trained policy on observations of the real environment, and kept only if the two
-    agree. Of several tasks, --task is the one it is compared in; they share the policy. A recurrent policy takes `state.*` and returns `next.*`; `first` clears the state.
+    agree. A recurrent policy takes `state.*` and returns `next.*`; `first` clears the state. Several tasks share one
+    policy; --task is the one whose observations it is compared on.
     """
     from pronk.exports import export as write
 

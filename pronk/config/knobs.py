@@ -126,7 +126,7 @@ class EnvConfig(Section):
         if not self.tasks:
             return self.game or self.id
         first, *others = self.task_names
-        return f"{first} and {len(others)} more" if others else first
+        return f"{first} and {len(others)} more task{'s' if len(others) > 1 else ''}" if others else first
 
     def _settings_of(self, task: TaskConfig) -> EnvConfig:
         own = {

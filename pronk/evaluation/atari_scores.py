@@ -52,12 +52,9 @@ def human_normalised_summary(games: Sequence[str | None], scores: Sequence[float
     Capped: what is beyond a human counts as 1, so that a few easy games do not decide. Games without a known human
     score are left out; the result is empty before each of the others has a score, or where there are none.
     """
-    known = [(game, score) for game, score in zip(games, scores, strict=True) if game in references()]
-    values = [
-        value
-        for game, score in known
-        if score is not None and (value := human_normalised(str(game), score)) is not None
-    ]
+    known = [(game, score) for game, score in zip(games, scores, strict=True) if game and game in references()]
+    found = [None if score is None else human_normalised(game, score) for game, score in known]
+    values = [value for value in found if value is not None]
     if not values or len(values) < len(known):
         return {}
     return {

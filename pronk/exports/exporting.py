@@ -57,7 +57,8 @@ def export(
 
     `to` is a name in FORMATS or `module:Class`. The file is RUN/export/policy.SUFFIX unless `out` names another.
     Of a run with several tasks the policy is the same for all; `task` (by default the first) is the one whose action
-    units it has, and on whose observations it is checked. Raises `Failure` where the exported policy differs from the trained one.
+    units it has, and on whose observations it is checked. Raises `Failure` where the exported policy differs from the
+    trained one.
     """
     make_format = find("export format", to, FORMATS)
     directory = find_run(str(run))

@@ -132,7 +132,7 @@ def styled() -> contextlib.AbstractContextManager[None]:
 def wanted_cells(groups: list[Group], options: Options) -> list[tuple[str, str]]:
     """The panels that are asked for, each for every environment: (name, environment)."""
     environments = list(dict.fromkeys(group.environment for group in groups))
-    usual = (*USUAL, *task_panels(groups)) if len(environments) == 1 else ("return",)
+    usual = ("return", *task_panels(groups), *USUAL[1:]) if len(environments) == 1 else ("return",)
     return [(name, environment) for name in options.only or usual for environment in environments]
 
 

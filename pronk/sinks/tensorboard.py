@@ -50,10 +50,8 @@ class TensorBoard:
 
     def evaluated(self, line: dict[str, Any]) -> None:
         """The same, at the step of the checkpoint that was evaluated."""
-        curves = [
-            name for name, value in line.items() if name.partition("/")[0] in EVALUATION_CURVES and value is not None
-        ]
-        self._points("eval", line, curves)
+        names = [name for name in line if name.partition("/")[0] in EVALUATION_CURVES]
+        self._points("eval", line, [name for name in names if line[name] is not None])
 
     def _points(self, group: str, line: dict[str, Any], names: list[str]) -> None:
         values = [self._summary.Value(tag=f"{group}/{name}", simple_value=line[name]) for name in names]
