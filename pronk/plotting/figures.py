@@ -180,8 +180,8 @@ def one_over_the_rest(figure: Figure, count: int) -> list[Axes]:
     columns = -(-(count - 1) // rows)
     figure.set_size_inches(7.2, 3.15 + 1.85 * rows)
     grid = figure.add_gridspec(1 + rows, columns, height_ratios=(1.7, *[1.0] * rows))
-    small = [figure.add_subplot(grid[1 + i // columns, i % columns]) for i in range(count - 1)]
-    return [figure.add_subplot(grid[0, :]), *small]
+    wide = figure.add_subplot(grid[0, :])
+    return [wide, *(figure.add_subplot(grid[1 + i // columns, i % columns]) for i in range(count - 1))]
 
 
 def side_by_side(figure: Figure, count: int, columns: int) -> list[Axes]:
