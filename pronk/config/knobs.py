@@ -417,7 +417,7 @@ class EvaluationConfig(Section):
     every_seconds: PositiveFloat = 10.0
     """Seconds between the starts of two evaluations, or longer if one takes longer. Each begins with a checkpoint."""
     episodes: Positive = 20
-    """Episodes per evaluation."""
+    """Episodes per evaluation, of each task."""
     deterministic: bool = False
     """Take the most likely action instead of sampling."""
     seed: Seed = 1
@@ -438,7 +438,8 @@ class RunConfig(Section):
     """Seconds of training after which the run ends, summed over all resumes. null (default): no limit."""
     stop_return: Annotated[float, Field(allow_inf_nan=False)] | None = None
     """End the run early when `episode_return` reaches this and is confirmed by 30 or more whole episodes of the weights
-    as they are then, at least one of every environment. null (default): never."""
+    as they are then, at least one of every environment. With env.tasks: the mean over the tasks, each with so many
+    episodes. null (default): never."""
     seed: Seed = 1
     """Seed of everything random in the run."""
     log_every_seconds: PositiveFloat = 1.0

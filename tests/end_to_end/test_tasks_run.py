@@ -1,4 +1,4 @@
-"""Several tasks, one set of weights, through the command line: one run in this process, and what can be done with it."""
+"""Several tasks, one set of weights, through the command line: a run in this process, and what can be done with it."""
 
 from __future__ import annotations
 
@@ -8,10 +8,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from processes import command_line, read_metrics, read_summary
 from task_envs import Wage
 
+from pronk.actor import first_dealt
+from pronk.config import load_config, resolve
 from pronk.dashboard.answers import curve, one_run
+from pronk.envs import make_env
 from pronk.evaluation.playing import load
 from pronk.plotting import plot
 from pronk.runs.reading import Run
@@ -86,10 +90,8 @@ def test_an_evaluation_has_a_row_for_each_task(run: Path) -> None:
     only = json.loads(command_line("eval", run, "--episodes", "3", "--json", "--task", "coins").out)
     assert (only["mean"], only["episodes"], "tasks" in only) == (8.0, 3, False)
     ended = command_line("eval", run, "--task", "cent")
-    assert (ended.code, ended.err) == (
-        2,
-        "error: no task 'cent' (did you mean 'cents'?); there are cents, coins, gold\n",
-    )
+    assert ended.code == 2
+    assert ended.err == "error: no task 'cent' (did you mean 'cents'?); there are cents, coins, gold\n"
 
 
 def test_a_resumed_run_keeps_its_tasks(run: Path, folder: Path) -> None:
@@ -150,12 +152,6 @@ def test_tasks_are_learnt_wherever_actors_and_learners_run(folder: Path, overrid
 
 def test_actors_are_dealt_the_tasks_they_say(run: Path) -> None:
     """With 2 actors of 4 environments, 3 tasks: 3, 3 and 2."""
-    import torch
-
-    from pronk.actor import first_dealt
-    from pronk.config import load_config, resolve
-    from pronk.envs import make_env
-
     config = resolve(load_config(run.parent / "tasks.yaml"))
     played: Counter[int] = Counter()
     for index in range(config.actors.count):

@@ -173,7 +173,7 @@ def test_padding_makes_them_fit() -> None:
 def test_a_mistake_in_a_task_names_it() -> None:
     with pytest.raises(UserError, match=r"^env\.tasks: b: env\.kwargs: task_envs:Wage takes no 'pai' \(did you mean"):
         probe_spec(config_of(wage("a"), wage("b", pai=1)))
-    with pytest.raises(UserError, match=r"^env\.tasks: pettingzoo:scripted:Relay: teams of 2 agents; only"):
+    with pytest.raises(UserError, match=r"^env\.tasks: pettingzoo:scripted:Relay: teams of 3 agents; only"):
         probe_spec(config_of(wage("a"), "pettingzoo:scripted:Relay"))
 
 
