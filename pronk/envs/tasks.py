@@ -21,7 +21,19 @@ from pronk.config.errors import nearest
 from pronk.envs.base import VectorEnv, make_vector, played_as
 from pronk.envs.last_inputs import as_dict
 from pronk.layout import Layout, describe
-from pronk.types import ActionSpec, Array, ArraySpec, EnvSpec, Step, Tree, UserError, assign, leaves, step_specs
+from pronk.types import (
+    ActionSpec,
+    Array,
+    ArraySpec,
+    EnvSpec,
+    Step,
+    Tree,
+    UserError,
+    assign,
+    leaves,
+    map_tree,
+    step_specs,
+)
 
 TASK = "task"  # the entry of the observation with `env.task_observed`
 FULL_ACTIONS = "Atari games have all 18 actions (env.atari.full_actions), since tasks share one set of weights"
@@ -106,7 +118,7 @@ class TaskVector:
         notes: for the user, on top of those of the vectors.
         """
         self.task, self.count = task, len(task)
-        self._columns = {index: np.flatnonzero(task == index) for index in vectors}
+        self._columns = {index: columns_of(task, index) for index in vectors}
         self._vectors, self._observed = vectors, config.task_observed
         self._first = vectors[int(task[0])]
         spec = joined({config.task_names[index]: vector.spec for index, vector in vectors.items()})
@@ -118,11 +130,12 @@ class TaskVector:
         self._step = Step(**layout.view(np.zeros(layout.nbytes, np.uint8)))
         if self._observed:
             self._step.observation[TASK][:] = task
+        self._targets = {index: self._target(self._columns[index]) for index in vectors}
 
     def reset(self, seeds: list[int]) -> Step:
         """Open a new episode in each environment."""
         for index, vector in self._vectors.items():
-            self._take(index, vector.reset([seeds[column] for column in self._columns[index]]))
+            self._take(index, vector.reset(seeds[self._columns[index]]))
         return self._step
 
     def step(self, action: Array) -> Step:
@@ -154,15 +167,28 @@ class TaskVector:
         for vector in self._vectors.values():
             vector.close()
 
+    def _target(self, columns: slice) -> Step:
+        """Return views of the columns of one task, in the form of its own vector's answers."""
+        views = Step(*(map_tree(lambda array: array[columns], field) for field in self._step))
+        if not self._observed:
+            return views
+        entries = {key: part for key, part in views.observation.items() if key != TASK}  # which does not change
+        is_bare = not isinstance(self._first.spec.observation, dict)
+        return views._replace(observation=next(iter(entries.values())) if is_bare else entries)
+
     def _take(self, index: int, step: Step) -> None:
         """Copy the answer of one task's vector to its columns."""
-        columns = self._columns[index]
-        observation = as_dict(step.observation) if self._observed else step.observation
-        for name, field in step._replace(observation=observation)._asdict().items():
-            target = getattr(self._step, name)
-            if name == "observation" and isinstance(field, dict):
-                target = {key: target[key] for key in field}  # all but the task, which does not change
-            assign(target, columns, field)
+        for target, source in zip(self._targets[index], step, strict=True):
+            assign(target, ..., source)
+
+
+def columns_of(task: Array, index: int) -> slice:
+    """Return the columns that play a task. They are dealt in turn, so a slice has them, and views need no copies."""
+    positions = np.flatnonzero(task == index)
+    step = int(positions[1] - positions[0]) if len(positions) > 1 else 1
+    columns = slice(int(positions[0]), int(positions[-1]) + 1, step)
+    assert np.array_equal(np.arange(len(task))[columns], positions)
+    return columns
 
 
 def joined(specs: dict[str, EnvSpec]) -> EnvSpec:

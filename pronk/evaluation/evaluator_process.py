@@ -59,7 +59,7 @@ def evaluate(
     channel: Channel, config: Any, env: Any, task: Evaluate, policy_seed: int, seeds: list[int]
 ) -> dict[str, Any]:
     """Play the episodes with one checkpoint; return a line of eval.jsonl."""
-    from pronk.evaluation.playing import play_episodes, restored_policy, with_games
+    from pronk.evaluation.playing import flat, play_episodes, restored_policy, with_games
     from pronk.runs.checkpoint import load_checkpoint
 
     began = reported = time.monotonic()
@@ -74,7 +74,7 @@ def evaluate(
     state = load_checkpoint(Path(task.path))
     policy = restored_policy(config, env.spec, state, env.count, policy_seed, settings.deterministic)
     evaluation = play_episodes(env, policy, settings.episodes, seeds, report_alive)
-    played = flat_summary(with_games(evaluation, config.env).summary())
+    played = flat(with_games(evaluation, config.env).summary())
     metrics = state["metrics"]
     return {
         "wall_seconds": round(metrics["wall_seconds"], 3),  # of training, when the checkpoint was written
@@ -86,11 +86,3 @@ def evaluate(
         "deterministic": settings.deterministic,
         "seconds": round(time.monotonic() - began, 3),  # of playing
     }
-
-
-def flat_summary(summary: dict[str, Any]) -> dict[str, Any]:
-    """Return a summary as plain numbers: those of a task are called `mean/TASK`, and so on."""
-    tasks = summary.get("tasks", {})
-    flat = {name: value for name, value in summary.items() if name not in ("interval", "tasks")}  # no numbers
-    of_tasks = ("mean", "std", "episodes", "human_normalised")
-    return flat | {f"{name}/{task}": part[name] for task, part in tasks.items() for name in of_tasks if name in part}

@@ -77,6 +77,16 @@ class Evaluation(NamedTuple):
         return {} if value is None else {"human_normalised": value}
 
 
+OF_TASKS = ("mean", "std", "episodes", "human_normalised")  # what a line of eval.jsonl has of each task
+
+
+def flat(summary: dict[str, Any]) -> dict[str, Any]:
+    """Return a summary in plain numbers, as in eval.jsonl: those of a task are called `mean/TASK` and so on."""
+    numbers = {name: value for name, value in summary.items() if name not in ("interval", "tasks")}
+    tasks = summary.get("tasks", {})
+    return numbers | {f"{name}/{task}": part[name] for task, part in tasks.items() for name in OF_TASKS if name in part}
+
+
 def evaluate(
     run: str | Path,
     episodes: int = 100,
