@@ -210,6 +210,9 @@ class LossConfig(Section):
     Paper: 1."""
     clip: PositiveFloat = 0.2
     """With name=appo: how far the ratio of new to old policy may move from 1 before a step stops teaching. PPO: 0.2."""
+    target_updates: Annotated[int, Field(ge=0)] = 0
+    """With name=appo: clip against a target network, a copy that is renewed after so many updates, instead of against
+    the policies that acted (IMPACT). Worth a try with replay or a large lag. 0: no target network."""
     upgo_cost: NonNegative = 0.0
     """Weight of the policy gradient of UPGO beside the other one: it follows an episode only as long as it goes better
     than expected, so what went well is learnt from at once. AlphaStar: 1. 0: off."""
@@ -231,6 +234,12 @@ class LossConfig(Section):
     10."""
     kwargs: Kwargs = {}
     """Any values for a loss of your own, which finds them in `config.kwargs`."""
+
+    @model_validator(mode="after")
+    def _check_target_is_used(self) -> LossConfig:
+        if self.target_updates and self.name == "impala":
+            raise ValueError("target_updates needs name=appo: the paper's loss has no target network")
+        return self
 
     @model_validator(mode="after")
     def _check_rho_is_at_least_c(self) -> LossConfig:
