@@ -25,6 +25,7 @@ from pronk.config.section import (
     Seed,
     Threads,
     as_tasks,
+    tasks_label,
 )
 
 
@@ -125,8 +126,7 @@ class EnvConfig(Section):
         """What is played, in a few words."""
         if not self.tasks:
             return self.game or self.id
-        first, *others = self.task_names
-        return f"{first} and {len(others)} more task{'s' if len(others) > 1 else ''}" if others else first
+        return tasks_label(self.task_names[0], len(self.tasks))
 
     def _settings_of(self, task: TaskConfig) -> EnvConfig:
         own = {

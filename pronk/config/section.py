@@ -95,6 +95,12 @@ def _as_task(entry: Any) -> Any:
     return entry
 
 
+def tasks_label(first: str, count: int) -> str:
+    """Return a short name of several tasks: `pong and 3 more tasks`."""
+    others = count - 1
+    return f"{first} and {others} more task{'s' if others > 1 else ''}" if others else first
+
+
 Auto = Literal["auto"]
 Positive = Annotated[int, Field(gt=0)]
 PositiveFloat = Annotated[float, Field(gt=0, allow_inf_nan=False)]
