@@ -22,6 +22,7 @@ import argparse
 import datetime
 import json
 import os
+import platform
 import re
 import subprocess
 import sys
@@ -36,6 +37,7 @@ from against_sb3_table import print_table, write_table
 
 HERE = Path(__file__).parent
 ALGORITHMS = ("pronk", "ppo", "a2c")
+RESULTS = HERE.parent / "docs/results/against_sb3.jsonl"
 EPISODES = 30
 
 # What Pronk and SB3 call each environment, where it is not the same name. Episodes of Pong are long: ten are played.
@@ -106,7 +108,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3], metavar="N")
     parser.add_argument("--seconds", type=float, default=120.0, help="of training, per run")
     parser.add_argument("--only", nargs="+", choices=[*ALGORITHMS, "random"], default=["random", *ALGORITHMS])
-    parser.add_argument("--results", type=Path, default=Path("against_sb3.jsonl"), help="results are appended here")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="results are appended here")
     parser.add_argument("--runs", type=Path, default=Path("runs/against_sb3"), help="where Pronk's runs are kept")
     parser.add_argument("--pronk-python", default=sys.executable, help="a Python that has Pronk and the environments")
     parser.add_argument("--sb3-python", default=sys.executable, help="a Python that has SB3 and the environments")
@@ -143,7 +145,8 @@ def measure(options: argparse.Namespace, alone: bool, job: Job) -> dict[str, Any
     except subprocess.TimeoutExpired as error:
         print(f"{describe(job)} FAILED: not done after {error.timeout:.0f} s", flush=True)
         return None
-    return job._asdict() | result | {"date": date, "load": load, "all_seconds": round(time.monotonic() - began, 1)}
+    facts = {"date": date, "machine": machine(), "load": load, "all_seconds": round(time.monotonic() - began, 1)}
+    return job._asdict() | result | facts
 
 
 def run_pronk(job: Job, python: str, runs: Path) -> dict[str, Any]:
@@ -156,7 +159,7 @@ def run_pronk(job: Job, python: str, runs: Path) -> dict[str, Any]:
     train = ["train", *source, *limit, *job.overrides, "--seed", str(job.seed), "--quiet", "--run-dir", str(folder)]
     finish([*pronk, *train], job)
     summary = json.loads((folder / "summary.json").read_text())
-    result: dict[str, Any] = {"steps": summary["env_steps"], "run": str(folder)}
+    result: dict[str, Any] = {"steps": summary["env_steps"], "run": folder.name}
     for name, flag in [("sampled", []), ("deterministic", ["--deterministic"])]:
         seed = ["--seed", str(job.seed)]
         played = finish([*pronk, "eval", str(folder), "--json", "--episodes", str(job.episodes), *seed, *flag], job)
@@ -187,6 +190,13 @@ def commit() -> str:
     """Return the version of the source tree that was measured; `+` marks changes that are not committed."""
     git = ["git", "-C", str(HERE), "describe", "--always", "--dirty=+"]
     return subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip()
+
+
+def machine() -> str:
+    """Return the processor's name and the number of cores."""
+    info = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
+    name = re.search(r"model name\s*: (.*)", info)
+    return f"{name[1] if name else platform.processor()}, {os.cpu_count()} cores"
 
 
 def environment() -> dict[str, str]:

@@ -150,10 +150,23 @@ def write_table(rows: list[dict[str, Any]], path: Path) -> None:
     draw(comparisons, plot)
     path.write_text(
         f"{before}{marker}\nPronk is {count} of {len(comparisons)} environments, after {seconds:g} seconds of training "
-        f"each.\n\n{table(comparisons)}\n\n![The same, random play as 0 and the best mean as 1]({plot.name})\n\n"
+        f"each. {seeds_of(comparisons)} {measured_on(rows)}\n\n{table(comparisons)}\n\n![The same, random play as 0 and the best mean as 1]({plot.name})\n\n"
         f"## Every seed\n\n{by_seed(comparisons)}\n"
     )
     print(f"{path} and {plot}")
+
+
+def seeds_of(comparisons: list[Comparison]) -> str:
+    """Say how many seeds there are; with one, nothing is known about chance."""
+    counts = sorted({len(score.means) for each in comparisons for score in each.scores.values()})
+    if counts == [1]:
+        return "So far with one seed each: differences may be chance."
+    return f"{counts[0] if len(counts) == 1 else f'{counts[0]} to {counts[-1]}'} seeds each."
+
+
+def measured_on(rows: list[dict[str, Any]]) -> str:
+    machines, commits = ({row[key] for row in rows if key in row} for key in ("machine", "commit"))
+    return f"Measured on {' and '.join(sorted(machines))}, Pronk at {', '.join(sorted(commits))}."
 
 
 def draw(comparisons: list[Comparison], path: Path) -> None:
