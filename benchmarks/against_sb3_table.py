@@ -148,10 +148,10 @@ def write_table(rows: list[dict[str, Any]], path: Path) -> None:
     count = ", ".join(f"{word} on {verdicts[word]}" for word in ("ahead", "even", "behind") if verdicts[word])
     plot = path.with_suffix(".png")
     draw(comparisons, plot)
+    told = f"Pronk is {count} of {len(comparisons)} environments, after {seconds:g} seconds of training each."
     path.write_text(
-        f"{before}{marker}\nPronk is {count} of {len(comparisons)} environments, after {seconds:g} seconds of training "
-        f"each. {seeds_of(comparisons)} {measured_on(rows)}\n\n{table(comparisons)}\n\n![The same, random play as 0 and the best mean as 1]({plot.name})\n\n"
-        f"## Every seed\n\n{by_seed(comparisons)}\n"
+        f"{before}{marker}\n{told} {seeds_of(comparisons)} {measured_on(rows)}\n\n{table(comparisons)}\n\n"
+        f"![The same, random play as 0 and the best mean as 1]({plot.name})\n\n## Every seed\n\n{by_seed(comparisons)}\n"
     )
     print(f"{path} and {plot}")
 
