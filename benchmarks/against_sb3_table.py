@@ -151,7 +151,7 @@ def write_table(rows: list[dict[str, Any]], path: Path) -> None:
     told = f"Pronk is {count} of {len(comparisons)} environments, after {seconds:g} seconds of training each."
     path.write_text(
         f"{before}{marker}\n{told} {seeds_of(comparisons)} {measured_on(rows)}\n\n{table(comparisons)}\n\n"
-        f"![The same, random play as 0 and the best mean as 1]({plot.name})\n\n## Every seed\n\n{by_seed(comparisons)}\n"
+        f"![Random play as 0, the best mean as 1]({plot.name})\n\n## Every seed\n\n{by_seed(comparisons)}\n"
     )
     print(f"{path} and {plot}")
 
