@@ -8,10 +8,13 @@ Nothing is measured before the first second has passed: by then everything that 
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -61,7 +64,8 @@ class Profile:
         if self._next_at is None:
             self._next_at = now + WARM_UP_SECONDS
         elif self._stages and now >= self._next_at:
-            self._next_at = now + self._stages.pop(0)()
+            pause = self._stages.pop(0)()
+            self._next_at = time.monotonic() + pause  # starting torch's profiler takes a second or two
 
     def close(self) -> None:
         """Write what there is, if the run ended before the profile did."""
@@ -84,7 +88,8 @@ class Profile:
         return TRACE_SECONDS
 
     def _end_trace(self) -> float:
-        self._trace.stop()
+        with muted_errors():
+            self._trace.stop()
         self._trace.export_chrome_trace(str(self._folder / f"{self._name}.json.gz"))
         self._trace = None
         return 0.0
@@ -101,8 +106,23 @@ def start_trace() -> Any:
     from torch.profiler import profile
 
     trace = profile()
-    trace.start()
+    with muted_errors():
+        trace.start()
     return trace
+
+
+@contextlib.contextmanager
+def muted_errors() -> Iterator[None]:
+    """Silence what native code writes to standard error: the profiler reports its own start and stop there."""
+    kept = os.dup(2)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
 
 
 class Sampler(threading.Thread):
