@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # the networks here are tiny: mor
 # Some images forbid it; then each of the many processes here would compile Pronk again.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+# Jobs in the background of a shell ignore Ctrl-C, and so would all that is started here: tests of Ctrl-C would fail.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SUPPORT = str(Path(__file__).parent / "support")
 if SUPPORT not in sys.path:  # actor processes get this path too, and import environments from there

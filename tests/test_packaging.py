@@ -44,7 +44,7 @@ def test_wheel_names_its_version_command_and_licence(wheel: zipfile.ZipFile) -> 
     folder = f"pronk-{pronk.__version__}.dist-info"
     metadata = email.message_from_bytes(wheel.read(f"{folder}/METADATA"))
     assert metadata["Version"] == pronk.__version__
-    assert b"pronk = pronk.cli:main" in wheel.read(f"{folder}/entry_points.txt")
+    assert b"pronk = pronk.__main__:main" in wheel.read(f"{folder}/entry_points.txt")
     assert f"{folder}/licenses/LICENSE" in wheel.namelist()
 
 

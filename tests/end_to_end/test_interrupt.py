@@ -142,11 +142,15 @@ def test_ctrl_c_while_python_still_imports_leaves_no_traceback(tmp_path: Path) -
             started.append(subprocess.Popen([*command, "--run-dir", str(tmp_path / str(number))], stderr=err))
         time.sleep(0.1)
     time.sleep(0.5)
-    for process in started:  # after 0.6 to 1.1 s
-        process.send_signal(signal.SIGINT)
-    for number, process in enumerate(started):
-        assert process.wait(SOON) in (130, -signal.SIGINT)  # the latter: Python itself was not up yet
-        assert "Traceback" not in (tmp_path / f"{number}.err").read_text()
+    try:
+        for process in started:  # after 0.6 to 1.1 s
+            process.send_signal(signal.SIGINT)
+        for number, process in enumerate(started):
+            assert process.wait(SOON) in (130, -signal.SIGINT)  # the latter: Python itself was not up yet
+            assert "Traceback" not in (tmp_path / f"{number}.err").read_text()
+    finally:
+        for process in started:
+            process.kill()
 
 
 @pytest.mark.parametrize("options", [(), ("--quiet",)])

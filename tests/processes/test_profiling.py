@@ -29,6 +29,7 @@ def wait(seconds: float) -> None:
     end = time.perf_counter() + seconds
     while time.perf_counter() < end:
         NUMBERS.add(1)
+        time.sleep(0.001)  # every operation is an event of the trace
 
 
 @pytest.fixture(autouse=True)

@@ -66,7 +66,7 @@ def test_a_hostile_run_is_read_quickly_and_hides_no_other(folder: Path, hostile:
     assert rows.keys() == {"good", "bad"}
     assert dashboard.overview(folder / "bad")["state"] == "killed"
     assert Run(folder / "bad").evaluations == []
-    assert time.monotonic() - began < 5.0
+    assert time.monotonic() - began < 60.0  # seconds, on a busy machine; what hangs, hangs for ever
 
 
 def test_names_are_printed_without_what_a_terminal_would_obey(folder: Path) -> None:
