@@ -1,7 +1,7 @@
 """Unrolls -> batches of the configured width on the device.
 
 A batch is any number of columns: several unrolls side by side, or one unroll of many environments cut into several
-batches, gone through `passes` times (`auto`: again and again until the next unrolls are there, within reason). Each is
+batches, gone through `passes` times (`idle`: again and again until the next unrolls are there, within reason). Each is
 one block of memory, so it reaches a GPU in a single copy, from pinned memory, while the GPU still works on the batch
 before it (`prefetch`). On a CPU there is nothing to overlap, and staging ahead would only add lag.
 
@@ -11,19 +11,18 @@ With replay, columns of earlier batches follow the others; every pass draws them
 from __future__ import annotations
 
 from collections import deque
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from pronk.config.section import Auto
 from pronk.layout import Layout, UnrollLayout, columns, with_columns
 from pronk.replay import Replay
 from pronk.transport import LearnerPort
 from pronk.types import Array, ArraySpec, Tree, Unroll, map_tree, map_unroll
 
-MOST_PASSES = 8  # with passes=auto; the clipped loss gains little from more
+MOST_PASSES = 8  # with passes=idle; the clipped loss gains little from more
 
 
 class Batch(NamedTuple):
@@ -64,12 +63,12 @@ class Batcher:
         specs: Unroll,
         batch_size: int,
         device: torch.device,
-        passes: int | Auto = 1,
+        passes: int | Literal["idle"] = 1,
         replay: Replay | None = None,
     ) -> None:
         envs = specs.version.shape[0]
-        self._most_passes = MOST_PASSES if passes == "auto" else passes
-        self._only_while_idle = passes == "auto"
+        self._most_passes = MOST_PASSES if passes == "idle" else passes
+        self._only_while_idle = passes == "idle"
         self._passes = self._most_passes  # made over the newest stages; before the first, all, so unrolls are fetched
         self._port, self._width = port, min(envs, batch_size)
         self._unrolls_per_batch, self._batches_per_unroll = max(1, batch_size // envs), max(1, envs // batch_size)

@@ -239,7 +239,7 @@ class Diagnosis:
     def _say_idle(self, line: Line) -> str:
         passes, count = self._config.learner.passes, self._config.actors.count
         more = f"actors.count={2 * max(1, count)}"
-        if passes != "auto":  # else each step is learnt from as often as there is time
+        if passes != "idle":  # else each step is learnt from as often as there is time
             more = f"learner.passes={min(100, 2 * passes)} to learn more from each step"
         return (
             f"the learner waits for actors {line['learner_waits']:.0%} of the time: the environment is slow; try "

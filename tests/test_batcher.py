@@ -138,9 +138,9 @@ def test_for_another_device_a_batch_is_staged_ahead_once_without_waiting():
     assert_columns_are(second, everyone[4:])
 
 
-def test_passes_auto_learns_again_only_while_nothing_new_has_come():
+def test_passes_idle_learns_again_only_while_nothing_new_has_come():
     source = Source(envs=4, state={})
-    batcher = Batcher(source.port, source.specs, 2, CPU, passes="auto")
+    batcher = Batcher(source.port, source.specs, 2, CPU, passes="idle")
 
     def versions(count):
         return [

@@ -42,8 +42,7 @@ def decided(config: Config, spec: EnvSpec | None = None) -> Config:
         rules["learner.batch_size"] = learners * next(width for width in WIDTHS if envs % width == 0)
     else:
         del rules["actors.envs"]  # they have to fit the batch: see resolved.py
-    if config.loss.name == "appo" and kind == "vectors":
-        rules["learner.passes"] = PASSES
+    rules["learner.passes"] = PASSES if config.loss.name == "appo" and kind == "vectors" else "idle"
     over_network = config.gateway.address is not None or config.transport.name == "grpc"
     never_idle = config.learner.passes == config.learner.batch_size == "auto" and not over_network
     rules["actors.slots"] = 1 if never_idle else 2

@@ -10,9 +10,9 @@ that runs takes a `ResolvedConfig`, and never asks whether a number is known, or
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from pronk.config import plain_yaml
 from pronk.config.automatic import decided
@@ -83,6 +83,7 @@ class ResolvedLearner(LearnerConfig):
 
     batch_size: int
     """Columns per update of this learner: its share of the configured batch."""
+    passes: Annotated[int, Field(gt=0, le=100)] | Literal["idle"]
     threads: int
 
 

@@ -12,15 +12,22 @@ IMAGE = EnvSpec({"picture": ArraySpec((84, 84, 4), "uint8"), "speed": ArraySpec(
 def test_images_and_vectors_get_settings_of_their_own():
     vector, image = decided(Config(), VECTOR), decided(Config(), IMAGE)
     assert (vector.actors.unroll_length, vector.learner.passes) == (128, 8)
-    assert (image.actors.unroll_length, image.learner.passes) == (20, "auto")
+    assert (image.actors.unroll_length, image.learner.passes) == (20, "idle")
     grid = decided(Config(), GRID)
-    assert (grid.actors.unroll_length, grid.learner.passes) == (128, "auto")
+    assert (grid.actors.unroll_length, grid.learner.passes) == (128, "idle")
     assert vector.optimiser.learning_rate > image.optimiser.learning_rate
     assert vector.network.normalise is vector.network.popart is True
 
 
+def test_what_was_decided_is_not_decided_again():
+    for spec in (VECTOR, GRID, IMAGE):
+        config = decided(Config(), spec)
+        assert decided(config) == config
+        assert resolve(config).learner.passes == config.learner.passes
+
+
 def test_only_a_loss_that_bounds_the_policy_learns_many_times_from_a_batch():
-    assert decided(load_config("CartPole-v1", ["loss=impala"]), VECTOR).learner.passes == "auto"
+    assert decided(load_config("CartPole-v1", ["loss=impala"]), VECTOR).learner.passes == "idle"
 
 
 def test_what_the_user_says_stays():
@@ -61,7 +68,7 @@ def test_without_a_spec_everything_is_decided_too():
 def test_what_was_chosen_is_said_in_one_line():
     line = chosen(decided(Config(), IMAGE), IMAGE)
     assert line.startswith("settings for images: encoder picture (84x84x4 uint8): ")
-    assert "envs 16, unroll_length 20, batch_size 4, learning_rate 0.0005, passes auto" in line
+    assert "envs 16, unroll_length 20, batch_size 4, learning_rate 0.0005, passes idle" in line
     assert "\n" not in line
 
 
