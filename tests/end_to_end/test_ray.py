@@ -29,7 +29,7 @@ def cluster():
 
 
 def on(cluster, path, *arguments):
-    return Training(path, *arguments, "cluster=ray", f"cluster.address={cluster.address}", relative=True)
+    return Training(path, *arguments, "cluster=ray", f"cluster.address={cluster.address}", relative=True, fresh=True)
 
 
 def test_a_lost_node_is_survived_and_a_new_one_is_used(cluster, tmp_path):
