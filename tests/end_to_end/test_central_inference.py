@@ -14,7 +14,7 @@ from processes import SIZES, STEPS_PER_UPDATE, Training, assert_monotone, comman
 
 CENTRAL = ("actors.inference=central", "actors.count=2")
 ENDLESS = (*SIZES, "run.log_every_seconds=0.1", "run.stop_return=null", "run.total_steps=1e9")
-KILLS = 3
+KILLS = 3  # as many failures of its own would end the run
 
 
 def servers(training: Training) -> list[int]:

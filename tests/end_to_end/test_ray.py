@@ -1,11 +1,12 @@
 """`cluster=ray` on a real Ray whose nodes are processes of this machine."""
 
 import re
+import shutil
 import signal
 from importlib.util import find_spec
 
 import pytest
-from processes import Training, read_metrics, read_summary
+from processes import SUPPORT, Training, read_metrics, read_summary
 
 pytestmark = [
     pytest.mark.timeout(600),
@@ -33,7 +34,8 @@ def on(cluster, path, *arguments):
 
 
 def test_a_lost_node_is_survived_and_a_new_one_is_used(cluster, tmp_path):
-    with on(cluster, tmp_path / "run", "catch", *SMALL, *ENDLESS) as training:
+    shutil.copy(SUPPORT / "faulty.py", tmp_path)  # where the processes run
+    with on(cluster, tmp_path / "run", "faulty:SlowCatch", *SMALL, *ENDLESS) as training:
         lost = cluster.add_node(num_cpus=1)
         training.wait_until(lambda: "actors: 2 of 2 up" in training.out, "two actors", 180)
         training.wait_until(lambda: training.metrics(), "the start", 120)
