@@ -317,6 +317,8 @@ def is_running(process: Process) -> bool:
 
 def left_in_shared_memory() -> set[Path]:
     """Names in /dev/shm that no running process has mapped."""
+    if not names_in_shared_memory():
+        return set()  # else the maps of every process are read: tens of milliseconds
     used = {name for process, _ in all_processes() for name in names_used_by(process.pid)}
     return names_in_shared_memory() - used
 
