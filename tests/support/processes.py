@@ -96,7 +96,7 @@ class Training:
         """
         self.path = path
         given = path.name if relative else str(path)
-        self._left_before = left_in_shared_memory()
+        self._names_before = names_in_shared_memory()
         self._output = path.with_name(path.name + ".out"), path.with_name(path.name + ".err")
         with open(self._output[0], "wb") as out, open(self._output[1], "wb") as err:
             self._process = start_pronk(
@@ -148,7 +148,7 @@ class Training:
     def assert_nothing_left(self, seconds: float = 60.0) -> None:
         """Every process seen among its descendants ends, and every name in /dev/shm goes."""
         wait_until(lambda: not any(map(is_running, self._seen)), seconds, "the end of its processes")
-        wait_until(lambda: not left_in_shared_memory() - self._left_before, seconds, "the end of names in /dev/shm")
+        wait_until(lambda: not left_in_shared_memory(self._names_before), seconds, "the end of names in /dev/shm")
 
     @property
     def running(self) -> bool:
@@ -315,12 +315,12 @@ def is_running(process: Process) -> bool:
     return status[19] == process.started and status[0] not in "ZX"
 
 
-def left_in_shared_memory() -> set[Path]:
-    """Names in /dev/shm that no running process has mapped."""
-    if not names_in_shared_memory():
-        return set()  # else the maps of every process are read: tens of milliseconds
-    used = {name for process, _ in all_processes() for name in names_used_by(process.pid)}
-    return names_in_shared_memory() - used
+def left_in_shared_memory(before: set[Path]) -> set[Path]:
+    """Names in /dev/shm that were not there before and that no running process has mapped."""
+    new = names_in_shared_memory() - before
+    if new:  # else there is no need to read the maps of every process, which takes long
+        new -= {name for process, _ in all_processes() for name in names_used_by(process.pid)}
+    return new
 
 
 def names_in_shared_memory() -> set[Path]:
