@@ -39,12 +39,12 @@ class ForkedProcess:
         self._answers.settimeout(ANSWER_SECONDS)
         with theirs:
             socket.send_fds(server(), [request], [stdout.fileno(), stderr.fileno(), theirs.fileno()])
-        self.pid = self._answer()
+        self.pid = self._answer("pid")
         self.returncode: int | None = None
 
     def poll(self) -> int | None:
         if self.returncode is None and select.select([self._answers], [], [], 0)[0]:
-            self.returncode = self._answer()
+            self.returncode = self._answer("code")
             self._answers.close()
         return self.returncode
 
@@ -63,11 +63,11 @@ class ForkedProcess:
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
 
-    def _answer(self) -> int:
-        """Receive the process id, and later the exit code."""
-        message = self._answers.recv(100)
-        assert message, "the fork server has ended"
-        return int(message)
+    def _answer(self, wanted: str) -> int:
+        """Receive the process id, or later the exit code."""
+        kind, _, number = self._answers.recv(100).decode().partition(" ")
+        assert kind == wanted, f"the forked process or its server has ended: {kind} {number}"
+        return int(number)
 
 
 @functools.cache
@@ -98,21 +98,20 @@ def serve(requests: socket.socket) -> None:
                 return
             out, err, answers = descriptors
             if (pid := os.fork()) == 0:
-                for one in (requests, socket.socket(fileno=answers), *running.values()):
+                for one in (requests, *running.values()):
                     one.close()
-                run_pronk(out, err, **json.loads(request))
+                run_pronk(out, err, answers, **json.loads(request))
             os.close(out)
             os.close(err)
             running[pid] = socket.socket(fileno=answers)
-            running[pid].send(str(pid).encode())
         for pid, answer in list(running.items()):
             ended, status = os.waitpid(pid, os.WNOHANG)
             if ended:
                 with running.pop(pid), contextlib.suppress(OSError):  # of a test that did not wait
-                    answer.send(str(os.waitstatus_to_exitcode(status)).encode())
+                    answer.send(f"code {os.waitstatus_to_exitcode(status)}".encode())
 
 
-def run_pronk(out: int, err: int, arguments: list[str], cwd: str, env: dict[str, str]) -> NoReturn:
+def run_pronk(out: int, err: int, answers: int, arguments: list[str], cwd: str, env: dict[str, str]) -> NoReturn:
     """As `python -m pronk ARGUMENTS` does."""
     for number, descriptor in enumerate((out, err), 1):
         os.dup2(descriptor, number)
@@ -124,6 +123,8 @@ def run_pronk(out: int, err: int, arguments: list[str], cwd: str, env: dict[str,
     sys.path.insert(0, cwd)
     sys.argv[1:] = arguments
     gc.enable()
+    with socket.socket(fileno=answers) as answer:
+        answer.send(f"pid {os.getpid()}".encode())
     runpy.run_module("pronk", run_name="__main__", alter_sys=True)
     sys.exit()
 
