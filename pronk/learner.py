@@ -14,6 +14,7 @@ from pronk.device import check_precision
 from pronk.losses import Loss, make_loss
 from pronk.losses.replayed import ReplayLoss
 from pronk.networks import make_network
+from pronk.networks.target import TargetNetwork
 from pronk.optimisers import make_optimiser
 from pronk.parameters import ParameterBlock
 from pronk.seeding import learner_seed
@@ -42,6 +43,9 @@ class Learner:
         torch.manual_seed(learner_seed(config.run.seed))
         self.spec, self.device = spec, device
         self.network = make_network(spec, config.network).to(device)
+        self._target: TargetNetwork | None = None
+        if config.loss.target_updates:
+            self._target = TargetNetwork(self.network, config.loss.target_updates)
         self._forward = torch.compile(self.network) if config.learner.compile else self.network
         self._precision = getattr(torch, config.learner.precision)
         self._block = ParameterBlock(self.network)
@@ -86,6 +90,8 @@ class Learner:
         acted_on = map_tree(lambda array: array[:-1], batch.observation)
         distribution = self.network.distribution(output.policy[:-1].float(), acted_on)
         value = self.network.value(output.value.float(), batch.task)
+        if self._target:
+            self.loss.target_log_prob = self._target.log_prob(batch)
         terms = self.loss(distribution, value, batch)
         terms.total.backward()
         self._observe(batch)
@@ -106,6 +112,8 @@ class Learner:
             for statistics in self._block.statistics:
                 statistics.update()
         self.version += 1
+        if self._target:
+            self._target.follow(self._block.values, self.version)
 
     def parameters(self) -> Parameters:
         """Return the current weights and buffers. On a CPU it is a view: copy it before the next step."""
@@ -126,7 +134,8 @@ class Learner:
 
     def tensors(self) -> list[Tensor]:
         """Return all that must be equal in learners that act as one; may be overwritten in place."""
-        return [self._block.values, *self._optimiser.state.values()]
+        target = [self._target.values] if self._target else []
+        return [self._block.values, *target, *self._optimiser.state.values()]
 
     def is_finite(self) -> bool:
         """Return whether every weight and buffer is finite."""
@@ -137,6 +146,7 @@ class Learner:
         return {
             "network": {name: tensor.detach().clone() for name, tensor in self.network.state_dict().items()},
             "optimiser": {name: tensor.clone() for name, tensor in self._optimiser.state.items()},
+            "target": self._target.values.clone() if self._target else None,
             "version": self.version,
             "random": torch.get_rng_state(),
             "random_cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
@@ -151,6 +161,9 @@ class Learner:
             reason = " ".join(str(error).split())
             raise UserError(f"the checkpoint does not fit this configuration: {reason}") from None
         self.version = state["version"]
+        if self._target:
+            saved = state.get("target")  # None: the run had no target network until now
+            self._target.values.copy_(self._block.values if saved is None else saved)
         torch.set_rng_state(state["random"].cpu())
         if len(state["random_cuda"]) == torch.cuda.device_count():  # else it was saved on another machine
             torch.cuda.set_rng_state_all([random.cpu() for random in state["random_cuda"]])

@@ -158,10 +158,10 @@ def test_actions_that_were_all_but_impossible_do_not_break_an_unclipped_loss(cor
     assert learner.is_finite()
 
 
-@pytest.mark.parametrize("core", [{}, LSTM])
+@pytest.mark.parametrize("also", [{}, LSTM, {"loss.target_updates": 2}])
 @pytest.mark.parametrize("name", ["adam", "rmsprop", "rmsprop_tf"])
-def test_a_restored_learner_goes_on_bit_for_bit(name, core):
-    config = configured(**core, optimiser__name=name, optimiser__momentum=0.5)
+def test_a_restored_learner_goes_on_bit_for_bit(name, also):
+    config = configured(**also, optimiser__name=name, optimiser__momentum=0.5)
     learner, other = learner_of(config), learner_of(config.replace({"run.seed": 2}))
     assert not torch.equal(weights_of(learner), weights_of(other))
     for seed in range(3):
@@ -177,6 +177,30 @@ def test_a_restored_learner_goes_on_bit_for_bit(name, core):
         assert reports[0] == reports[1]
         assert bits(learner.state()) == bits(other.state())
     assert learner.parameters().block.tobytes() == other.parameters().block.tobytes()
+
+
+def test_the_target_network_stands_still_between_its_updates():
+    learner = learner_of(configured(**LSTM, loss__target_updates=3))
+    published = []
+    for seed in range(7):
+        published.append(torch.from_numpy(learner.parameters().block.copy()))
+        step(learner, batch_for(learner, seed))
+        target = make_network(SPEC, configured(**LSTM).network)
+        ParameterBlock(target).load(published[seed - seed % 3])
+        batch = batch_for(learner, seed)
+        policy, _ = target.policy(batch.observation[:-1], batch.first[:-1], batch.state)
+        torch.testing.assert_close(
+            learner.loss.target_log_prob, target.distribution(policy, batch.observation[:-1]).log_prob(batch.action)
+        )
+
+
+def test_a_run_may_get_a_target_network_on_resume():
+    learner = learner_of(configured())
+    step(learner, batch_for(learner, 0))
+    resumed = learner_of(configured(loss__target_updates=5))
+    resumed.load_state(learner.state())
+    resumed.gradient(batch_for(resumed, 1), lambda: None)
+    torch.testing.assert_close(learner.tensors()[0], resumed.tensors()[1])
 
 
 def test_state_is_a_snapshot_that_later_steps_do_not_touch():

@@ -20,6 +20,7 @@ from pronk.processes.collecting import collect_seldom
 from pronk.processes.interrupts import INTERRUPTED
 from pronk.processes.messages import Failed
 from pronk.processes.reporting import report
+from pronk.runs.checkpoint import DamagedCheckpoint
 from pronk.types import Failure, UserError
 
 FAILED, MISTAKE = 1, 2  # exit codes
@@ -33,7 +34,20 @@ app = typer.Typer(
     "Start with `pronk train cartpole`, then `pronk eval last`. `pronk presets` lists what else is ready to train, and "
     "`pronk COMMAND --help` explains a command.",
 )
-out, err = Console(), Console(stderr=True)
+
+
+class Screen(Console):
+    """A console whose reader may go away (`pronk train ... | head`): then nothing more is shown, and work continues."""
+
+    def on_broken_pipe(self) -> None:
+        """Called by rich, whose own way is to exit at once: a training would end without a checkpoint."""
+        self.quiet = True
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, self.file.fileno())
+        os.close(nowhere)
+
+
+out, err = Screen(), Screen(stderr=True)
 
 Source = Annotated[
     str,
@@ -58,6 +72,9 @@ Deterministic = Annotated[
     bool, typer.Option("--deterministic", help="Take the most likely action instead of sampling.")
 ]
 EpisodeSeed = Annotated[int, typer.Option("--seed", help="Seed of the episodes.")]
+TaskName = Annotated[
+    str | None, typer.Option("--task", help="Of a run with several tasks: play this one only, by its name.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")]
 
@@ -78,7 +95,7 @@ def warn(message: str, console: Console = err) -> None:
 
 def show_warning(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
     """Print our own warnings as one line, without the line of code that Python would add."""
-    if issubclass(category, (RenamedKey, WithoutGpu)):
+    if issubclass(category, (RenamedKey, WithoutGpu, DamagedCheckpoint)):
         warn(str(message))
     else:
         python_shows_warning(message, category, *where, **more)
@@ -96,6 +113,9 @@ def main() -> None:
     try:
         code = app(standalone_mode=False)
         raise SystemExit(code if isinstance(code, int) else 0)
+    except BrokenPipeError:  # the reader of what a command prints has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains when it flushes
+        raise SystemExit(FAILED) from None
     except (KeyboardInterrupt, typer.Abort):  # typer turns the first into the second
         raise SystemExit(INTERRUPTED) from None
     except Exception as error:

@@ -6,13 +6,21 @@
 The targets of the values are V-trace's. A_t is GAE's advantage computed from them: on-policy it is that of PPO. Where
 the policy has moved further than epsilon from the one that acted, the gradient of a step vanishes, so learning from the
 same batch again cannot run away.
+
+With `loss.target_updates` the anchor is a target network instead of the policy that acted (IMPACT, arXiv 1912.00167).
+The actors' policies differ and keep changing, so with old experience the clip would allow no step at all; the target
+stands still for a while, and is the same for all experience. V-trace then corrects from mu to the target, and
+
+    ratio_t = min(mu / pi_target, MOST_ACTING) x pi / mu        that is pi / pi_target, unless the target is far from mu
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from pronk.config import LossConfig
 from pronk.losses.base import LossTerms
@@ -21,10 +29,13 @@ from pronk.losses.impala import REWARD_CLIPS
 from pronk.types import Unroll, Value
 
 LARGEST_LOG_RATIO = 20.0  # exp() of it is finite, and far beyond every clip
+MOST_ACTING = 2.0  # as in RLlib's APPO
 
 
 class AppoLoss:
     """Clipped surrogate + baseline_cost x baseline - entropy_cost x entropy, over the valid steps."""
+
+    target_log_prob: Tensor | None = None
 
     def __init__(self, config: LossConfig) -> None:
         self._config, self.entropy_cost = config, config.entropy_cost
@@ -35,8 +46,7 @@ class AppoLoss:
     def __call__(self, distribution: Any, value: Value, batch: Unroll) -> LossTerms:
         """See `Loss`."""
         config = self._config
-        log_ratio = (distribution.log_prob(batch.action) - batch.log_prob).masked_fill(~batch.valid, 0.0)
-        log_rho = log_ratio.detach().masked_fill(~batch.valid, -torch.inf)
+        log_ratio, log_rho = self._log_ratios(distribution.log_prob(batch.action), batch)
         reward = self._clip(batch.reward * config.reward_scale)
         discount = config.discount * batch.discount
         estimate = value.estimate.detach()
@@ -65,3 +75,12 @@ class AppoLoss:
             "clipped": ((ratio != bounded) * counts).sum() / steps,
         }
         return LossTerms(total, metrics)
+
+    def _log_ratios(self, log_prob: Tensor, batch: Unroll) -> tuple[Tensor, Tensor]:
+        """Return the logarithms of the ratio to clip, and of V-trace's ratio."""
+        log_ratio = log_prob - batch.log_prob
+        log_rho = log_ratio.detach()
+        if self.target_log_prob is not None:
+            log_rho = self.target_log_prob - batch.log_prob
+            log_ratio = log_ratio + (-log_rho).clamp(max=math.log(MOST_ACTING))
+        return log_ratio.masked_fill(~batch.valid, 0.0), log_rho.masked_fill(~batch.valid, -torch.inf)

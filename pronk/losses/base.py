@@ -26,6 +26,10 @@ class Loss(Protocol):
     entropy_cost: float
     """Weight of the entropy bonus in the next call. The learner sets it, as `loss.entropy_schedule` says."""
 
+    target_log_prob: Tensor | None
+    """[T, B] log pi_target(a_t|x_t) of the next call's batch. The learner sets it if `loss.target_updates` asks for a
+    target network."""
+
     def __call__(self, distribution: Any, value: Value, batch: Unroll) -> LossTerms:
         """Compute the loss of a batch.
 

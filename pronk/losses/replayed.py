@@ -58,6 +58,15 @@ class ReplayLoss:
     def entropy_cost(self, cost: float) -> None:
         self._loss.entropy_cost = cost
 
+    @property
+    def target_log_prob(self) -> Tensor | None:
+        """See `Loss`."""
+        return self._loss.target_log_prob
+
+    @target_log_prob.setter
+    def target_log_prob(self, log_prob: Tensor | None) -> None:
+        self._loss.target_log_prob = log_prob
+
     def __call__(self, distribution: Any, value: Value, batch: Unroll) -> LossTerms:
         """See `Loss`."""
         self.seen = self._see(value, batch)

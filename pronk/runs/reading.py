@@ -22,6 +22,7 @@ import yaml
 from pronk.config import Config, plain_yaml, read_yaml
 from pronk.config.errors import nearest
 from pronk.config.renamed import rename_keys
+from pronk.config.section import tasks_label
 from pronk.config.trees import flat
 from pronk.runs import json_lines
 from pronk.types import UserError
@@ -31,6 +32,8 @@ DEPTH = 3  # folders to look into: runs/sweep/group/run-1
 ENDED = ("finished", "solved", "interrupted", "failed")  # the outcomes of a summary.json
 COMPLETE_BYTES = 2 * 2**20  # bytes of metrics that are read completely; of a longer file, about LINES lines are
 LINES = 2_000
+LARGEST_FILE = 2**20  # bytes of a configuration or summary
+LARGEST = 2**63  # of a count; more is not ours, and may not even fit a float
 ENOUGH_EPISODES = 100  # before a mean return counts as the best; as in returns.py
 
 
@@ -60,6 +63,24 @@ class Run:
         defaults = default_config()
         tree = self.config or read_yaml(self.path / "config.yaml")
         return {**flat(defaults), **flat(rename_keys(tree, defaults)[0])}
+
+    @property
+    def environment(self) -> str | None:
+        """What it plays, in a few words; None where its configuration does not say."""
+        env = self.config.get("env")  # not validated: it may be of another version, or anything
+        if not isinstance(env, dict):
+            return None
+        alone = env.get("game") or env.get("id")
+        tasks = env.get("tasks")
+        if not isinstance(tasks, list) or not tasks:
+            return alone
+        first = tasks[0] if isinstance(tasks[0], dict) else {"id": tasks[0]}
+        return tasks_label(str(first.get("name") or first.get("game") or first.get("id") or alone), len(tasks))
+
+    @cached_property
+    def tasks(self) -> tuple[str, ...]:
+        """The names of its tasks, as its metrics have them; empty if there is one."""
+        return tuple(name.partition("/")[2] for name in self.last if name.startswith("episode_return/"))
 
     @cached_property
     def metrics(self) -> list[dict[str, Any]]:
@@ -202,7 +223,7 @@ def find_runs(names: list[str]) -> list[Run]:
 def read_config(path: Path, _: tuple[int, ...]) -> dict[str, Any]:
     """The mapping in a config.yaml. The second argument makes the cache notice a change of the file."""
     try:
-        tree = plain_yaml.parse(path.read_text(encoding="utf-8"), plain_yaml.FastLoader)
+        tree = plain_yaml.parse(read_text(path), plain_yaml.FastLoader)
     except (OSError, ValueError, yaml.YAMLError):
         return {}
     return tree if isinstance(tree, dict) else {}
@@ -216,10 +237,19 @@ def default_config() -> dict[str, Any]:
 def read_json(path: Path) -> dict[str, Any]:
     """The object in a file of JSON; empty where there is none."""
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        value = json.loads(read_text(path))
     except (OSError, ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
+
+
+def read_text(path: Path) -> str:
+    """Return the text of a file that is never long. Raises OSError or ValueError where it is none of ours."""
+    with json_lines.open_regular(path) as file:
+        text = json_lines.read_exactly(file, LARGEST_FILE + 1)
+    if len(text) > LARGEST_FILE:
+        raise ValueError(f"{path} is too large")
+    return text.decode()
 
 
 def stamp(path: Path) -> tuple[int, int, int]:
@@ -256,12 +286,19 @@ def is_locked(path: Path) -> bool:
 
 def is_number(value: Any) -> bool:
     """Whether it is a finite number; metrics have null where a value is not known yet."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return abs(value) < LARGEST if isinstance(value, int) else math.isfinite(value)
 
 
 def number(value: Any) -> Any:
     """The number, or 0 where it is none."""
     return value if is_number(value) else 0
+
+
+def printable(text: str) -> str:
+    """Return a text without what a terminal would obey or cannot show. Names of folders may hold anything."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
 def return_text(value: Any) -> str:

@@ -277,7 +277,7 @@ def parse_sweep(tree: dict[str, Any], name: str, source: str) -> Sweep:
         raise UserError(f"{source}: {explain_validation_error(error, Document)}") from None
     base = tree.get("base")
     fixed = flat({key: value for key, value in tree.items() if key not in ("base", "sweep")})
-    if base is None and not {"env", "env.id"} & fixed.keys():
+    if base is None and not {"env", "env.id", "env.tasks"} & fixed.keys():
         raise UserError(f"{source}: base is missing: a preset, a Gymnasium id or a YAML file to build on")
     if SEED in fixed and options.seeds:
         raise UserError(f"{source}: run.seed={fixed[SEED]!r} and sweep.seeds={options.seeds!r}; keep one of them")

@@ -133,3 +133,47 @@ def test_upgo_adds_its_own_advantages_to_the_policy_gradient(name):
     score = Categorical(logits).log_prob(batch.action) if name == "impala" else torch.ones(T, B)  # on-policy: ratio 1
     added = -0.5 * float((score.detach() * upgo).mean())
     assert float(policy_loss(0.5) - policy_loss(0.0)) == pytest.approx(added, rel=1e-4)
+
+
+def slow_impact(logits, values, batch, target_log_prob, config):
+    """IMPACT's loss, one step of one column at a time."""
+    log_prob = Categorical(logits).log_prob(batch.action)
+    policy = baseline = torch.zeros(())
+    for b in range(B):
+        v = [float(values[t, b].detach()) for t in range(T + 1)]
+        correction, next_target = 0.0, v[T]
+        for t in reversed(range(T)):
+            rho = min(1.0, math.exp(float(target_log_prob[t, b] - batch.log_prob[t, b])))
+            gamma = config.discount * float(batch.discount[t, b])
+            delta = rho * (float(batch.reward[t, b]) + gamma * v[t + 1] - v[t])
+            correction = delta + gamma * config.lambda_ * rho * correction
+            mixed = config.lambda_ * next_target + (1 - config.lambda_) * v[t + 1]
+            advantage = float(batch.reward[t, b]) + gamma * mixed - v[t]
+            acting = min(2.0, math.exp(float(batch.log_prob[t, b] - target_log_prob[t, b])))
+            ratio = acting * (log_prob[t, b] - batch.log_prob[t, b]).exp()
+            clipped = ratio.clamp(1 - config.clip, 1 + config.clip)
+            policy = policy - torch.minimum(ratio * advantage, clipped * advantage)
+            baseline = baseline + 0.5 * (v[t] + correction - values[t, b]).square()
+            next_target = v[t] + correction
+    entropy = Categorical(logits).entropy().sum()
+    return (policy + config.baseline_cost * baseline - config.entropy_cost * entropy) / (T * B)
+
+
+def test_with_a_target_network_it_is_impact():
+    config = LossConfig(name="appo", lambda_=0.9, target_updates=10)
+    logits, values = inputs()
+    batch = batch_of(logits.detach(), off_policy=1.0)
+    target = Categorical(logits.detach() + 0.5 * torch.randn(logits.shape, generator=torch.Generator().manual_seed(5)))
+    loss = make_loss(config)
+    loss.target_log_prob = target.log_prob(batch.action)
+    ours = loss(Categorical(logits), PlainValue(values), batch).total
+    theirs = slow_impact(logits, values, batch, loss.target_log_prob, config)
+    torch.testing.assert_close(ours, theirs)
+    torch.testing.assert_close(
+        torch.autograd.grad(ours, [logits, values]), torch.autograd.grad(theirs, [logits, values])
+    )
+
+
+def test_the_papers_loss_has_no_target_network():
+    with pytest.raises(ValueError, match="target_updates needs name=appo"):
+        LossConfig(name="impala", target_updates=10)
