@@ -83,7 +83,7 @@ class Hosts:
 
 
 def test_a_run_on_three_hosts_learns_and_ends(hosts):
-    with hosts.launch("catch", *SMALL, "run.stop_return=0.5") as launch:
+    with hosts.launch("catch", *SMALL, "run.stop_return=0") as launch:
         assert launch.wait(300) == 0
         launch.assert_nothing_left()
     assert "actors: 3 of 3 up (beta 1, gamma 2)" in launch.out

@@ -116,12 +116,12 @@ def test_a_nan_in_one_learner_stops_all(trainings: dict[str, Training]) -> None:
 
 
 @pytest.mark.timeout(400)
-def test_three_learners_whose_actors_are_very_unequal_and_die(tmp_path: Path) -> None:
+def test_four_learners_whose_actors_are_very_unequal_and_die(tmp_path: Path) -> None:
     chance = random.Random(1)
-    command = ("faulty:UnequalCatch", "learners=3", "actors.count=4", *ENDLESS)
+    command = ("faulty:UnequalCatch", "learners=4", "actors.count=5", *ENDLESS)
     with Training(tmp_path / "run", *command) as training:
         training.wait_until(training.metrics, "a line of metrics", 2 * START)
-        training.wait_until(lambda: len(actor_pids(training)) == 4, "all actors", START)
+        training.wait_until(lambda: len(actor_pids(training)) == 5, "all actors", START)
         victims = chance.sample(sorted(actor_pids(training)), 2)
         for kills, victim in enumerate(victims, 1):
             updates = training.metrics()[-1]["updates"]
@@ -132,7 +132,7 @@ def test_three_learners_whose_actors_are_very_unequal_and_die(tmp_path: Path) ->
         assert training.wait(END) == 130
         training.assert_nothing_left()
         assert_saved(training.path, "interrupted")
-        assert re.search(r"learner [12]: actor 0 failed \(killed by SIGKILL\)", training.err), "learner 0 reports it"
+        assert re.search(r"learner [123]: actor 0 failed \(killed by SIGKILL\)", training.err), "learner 0 reports it"
 
 
 def actor_pids(training: Training) -> set[int]:
