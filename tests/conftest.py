@@ -23,8 +23,8 @@ if SUPPORT not in sys.path:  # actor processes get this path too, and import env
 
 # Files with the longest tests, longest first. They start first, so that no worker is left alone with one at the end.
 LONG = (
-    "end_to_end/test_launch.py",
     "end_to_end/test_ray.py",
+    "end_to_end/test_launch.py",
     "end_to_end/test_many_learners.py",
     "end_to_end",
     "evaluation/test_evaluator.py",

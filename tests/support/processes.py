@@ -267,7 +267,7 @@ def wait_until(condition: Callable[[], Any], seconds: float, what: str, training
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"waited {seconds} s for {what}\n{training.err if training else ''}"
-        time.sleep(0.1)  # many conditions read /proc, which costs milliseconds
+        time.sleep(0.2)  # many conditions read /proc, which costs milliseconds
 
 
 def descendants_of(pid: int) -> set[Process]:
