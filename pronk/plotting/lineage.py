@@ -151,6 +151,8 @@ def draw_setting(
         axis.set_yticks(range(len(labels)), labels)
     elif min(values) > 0 and max(values) / min(values) > 3:
         axis.set_yscale("log")
+        axis.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        axis.yaxis.set_minor_formatter(lambda value, _: f"{value:g}" if f"{value:e}"[0] in "25" else "")
 
 
 ANCESTRY_FLAT = {key: value for key, value in ANCESTRY.items() if key != "solid_capstyle"}
@@ -163,5 +165,5 @@ def heading(figure: Figure, title: str, looks: dict[str, Any], ancestry: list[Se
     handles = [Line2D([], [], **look, label=name) for name, look in looks.items()]
     if ancestry:
         thick = {key: value for key, value in ANCESTRY.items() if key != "zorder"}
-        handles.append(Line2D([], [], color="#444444", **thick, label=f"ancestry of {ancestry[-1].member}, the best"))
-    figure.legend(handles=handles, loc="outside lower left", ncols=4, frameon=False, handlelength=3.2)
+        handles.append(Line2D([], [], color="#444444", **thick, label=f"ancestors of {ancestry[-1].member}"))
+    figure.legend(handles=handles, loc="outside lower left", ncols=5, frameon=False, handlelength=3.2)
