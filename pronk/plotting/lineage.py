@@ -7,6 +7,7 @@ and with which settings they were trained.
 from __future__ import annotations
 
 import itertools
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -166,4 +167,6 @@ def heading(figure: Figure, title: str, looks: dict[str, Any], ancestry: list[Se
     if ancestry:
         thick = {key: value for key, value in ANCESTRY.items() if key != "zorder"}
         handles.append(Line2D([], [], color="#444444", **thick, label=f"ancestors of {ancestry[-1].member}"))
-    figure.legend(handles=handles, loc="outside lower left", ncols=5, frameon=False, handlelength=3.2)
+    longest = max(len(str(handle.get_label())) for handle in handles)
+    columns = max(1, min(len(handles), math.floor(15 * figure.get_figwidth() / (longest + 8))))
+    figure.legend(handles=handles, loc="outside lower left", ncols=columns, frameon=False, handlelength=3.2)

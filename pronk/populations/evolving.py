@@ -38,7 +38,7 @@ from pronk.populations.rules import Parent, Settings, next_generation, normalise
 from pronk.processes.interrupts import Interrupted, Interrupts
 from pronk.runs.atomic import replace_with_copy, write_atomically
 from pronk.runs.directory import RunDirectory, claim
-from pronk.runs.reading import RUNS, Run, is_run, read_json
+from pronk.runs.reading import RUNS, Run, is_run, number, read_json
 from pronk.sweeps.display import first_line
 from pronk.sweeps.expand import SEED, Member, as_overrides
 from pronk.sweeps.places import Places, places_for
@@ -48,6 +48,7 @@ from pronk.sweeps.sweeping import Display
 from pronk.types import Failure, UserError
 
 COPY = "population.yaml"
+EPISODES = 2  # that an environment should be able to play in a round
 MAY_CHANGE = ("run.total_steps", "run.stop_return")  # when a population is continued
 
 
@@ -118,6 +119,7 @@ class Evolution:
         self._population, self._places, self._marker = population, places, marker
         self._display, self._say = display, say
         self._folder = history.folder
+        self._warned = False
         self._steps, self._ready_steps = population.total_steps, population.ready_steps
 
     def run(self) -> bool:
@@ -131,6 +133,7 @@ class Evolution:
                         self.history.write("interrupted")
                         return False
                     self._report_failures(current)
+                    self._warn_of_short_rounds(current)
             except Interrupted:
                 self.history.write("interrupted")
                 return False
@@ -279,6 +282,22 @@ class Evolution:
         for turn in failed:
             cause = first_line(turn.cause or "unknown cause")
             self._say(f"{turn.name} failed: {cause} (log: {self._folder}/logs/{turn.name}.log)")
+
+    def _warn_of_short_rounds(self, current: Round) -> None:
+        """Warn once if environments cannot finish their episodes: of those that do, most would be short ones."""
+        if self._warned:
+            return
+        for turn in current.members:
+            run = Run(self._folder / turn.name)
+            actors, length = run.config.get("actors") or {}, number(run.last.get("episode_length"))
+            envs = number(actors.get("count")) * number(actors.get("envs"))
+            if envs * length * EPISODES > self._ready_steps:
+                self._warned = True
+                return self._say(
+                    f"rounds are short: each of {envs} environments plays {self._ready_steps / envs:.0f} steps in a "
+                    f"round, and an episode takes {length:.0f}, so that long ones are lost and returns are biased: "
+                    f"raise population.ready_steps or lower actors.envs"
+                )
 
     def _directory(self, name: str) -> RunDirectory:
         return RunDirectory(self._folder / name)

@@ -20,6 +20,7 @@ TREE: dict[str, Any] = {
     "base": "catch",
     "env.id": "faulty:SlowCatch",
     "transport": "local",
+    "optimiser.schedule": "constant",
     "checkpoint.every_seconds": 0.3,
     "run": {"total_steps": 2 * ROUND, "stop_return": None, "log_every_seconds": 0.1},
     **{key: plain_yaml.parse(value) for key, value in SETTINGS.items() if key != "optimiser.learning_rate"},
