@@ -123,6 +123,8 @@ class Training:
                 outcome = "interrupted"
             except NonFinite as error:
                 outcome, failure = "failed", self._keep_broken_batch(error)
+            except SystemExit as error:  # of an environment or a sink; nothing of ours calls it
+                outcome, failure = "failed", Failure(f"something called sys.exit({error.code!r}) while training")
             except Exception as error:
                 outcome, failure = "failed", error
             self._group.leave(outcome, str(failure) if failure else None)

@@ -28,7 +28,7 @@ def runs(
     power cut, `kill -9`); `pronk train RUN --resume` continues it. Of a *failed* run, the cause is printed below the
     table. Returns are means of recent episodes; the age counts from the last start.
     """
-    from pronk.runs.reading import RUNS, runs_below
+    from pronk.runs.reading import RUNS, printable, runs_below
 
     found = [] if folder == RUNS and not folder.exists() else runs_below(folder)
     rows = [run.overview() for run in found]
@@ -46,14 +46,16 @@ def runs(
     out.print(table)
     for row in rows:
         if row["failure"]:
-            cause = row["failure"].strip().splitlines()[0]
+            cause = printable(row["failure"].strip().splitlines()[0])
             out.print(Text(f"{name_of(row, folder)} failed: {cause}", "red"), soft_wrap=True)
 
 
 def name_of(row: dict[str, Any], folder: Path) -> str:
     """Its path below the folder, or its name where the folder is the run."""
+    from pronk.runs.reading import printable
+
     path = Path(row["run"])
-    return row["name"] if path == folder else str(path.relative_to(folder))
+    return printable(row["name"] if path == folder else str(path.relative_to(folder)))
 
 
 def cells(row: dict[str, Any], folder: Path) -> list[str]:

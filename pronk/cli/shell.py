@@ -19,6 +19,7 @@ from pronk.config.renamed import RenamedKey
 from pronk.processes.interrupts import INTERRUPTED
 from pronk.processes.messages import Failed
 from pronk.processes.reporting import report
+from pronk.runs.checkpoint import DamagedCheckpoint
 from pronk.types import Failure, UserError
 
 FAILED, MISTAKE = 1, 2  # exit codes
@@ -32,7 +33,20 @@ app = typer.Typer(
     "Start with `pronk train cartpole`, then `pronk eval last`. `pronk presets` lists what else is ready to train, and "
     "`pronk COMMAND --help` explains a command.",
 )
-out, err = Console(), Console(stderr=True)
+
+
+class Screen(Console):
+    """A console whose reader may go away (`pronk train ... | head`): then nothing more is shown, and work continues."""
+
+    def on_broken_pipe(self) -> None:
+        """Called by rich, whose own way is to exit at once: a training would end without a checkpoint."""
+        self.quiet = True
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, self.file.fileno())
+        os.close(nowhere)
+
+
+out, err = Screen(), Screen(stderr=True)
 
 Source = Annotated[
     str,
@@ -77,7 +91,7 @@ def warn(message: str, console: Console = err) -> None:
 
 def show_warning(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
     """Print our own warnings as one line, without the line of code that Python would add."""
-    if issubclass(category, (RenamedKey, WithoutGpu)):
+    if issubclass(category, (RenamedKey, WithoutGpu, DamagedCheckpoint)):
         warn(str(message))
     else:
         python_shows_warning(message, category, *where, **more)
@@ -94,6 +108,9 @@ def main() -> None:
     try:
         code = app(standalone_mode=False)
         raise SystemExit(code if isinstance(code, int) else 0)
+    except BrokenPipeError:  # the reader of what a command prints has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains when it flushes
+        raise SystemExit(FAILED) from None
     except (KeyboardInterrupt, typer.Abort):  # typer turns the first into the second
         raise SystemExit(INTERRUPTED) from None
     except Exception as error:

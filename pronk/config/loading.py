@@ -26,6 +26,7 @@ from pronk.types import UserError
 BEFORE_0_2 = {"network": {"normalise": False, "popart": False}, "env": {"wrappers": []}}
 WITHOUT_GPU = "without_gpu"  # section of a file: settings that replace its others on a machine without a GPU
 PRESETS = Path(__file__).parent / "presets"
+LONGEST_SHOWN = 80  # characters of a value in a message
 XINGTIAN_KEYS = {"alg_para", "env_para", "agent_para", "model_para"}  # sections of XingTian's files; see xingtian.py
 
 
@@ -98,12 +99,16 @@ def overridden(tree: dict[str, Any], overrides: Sequence[str], source: str, note
         try:
             assign(tree, path, plain_yaml.parse(text) if text else "")
         except yaml.YAMLError:
-            raise UserError(f"{override!r}: {text!r} is not a YAML value; quote it?") from None
+            raise UserError(f"{shortened(override)!r}: {shortened(text)!r} is not a YAML value; quote it?") from None
         tree, more = rename_keys(tree, defaults())  # at once, so that the last override wins under either name
         notes += more
     for note in notes:
         warnings.warn(note, RenamedKey, stacklevel=3)
     return validate(tree, source)
+
+
+def shortened(text: str) -> str:
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
 
 
 def validate(tree: dict[str, Any], source: str = "the configuration") -> Config:

@@ -17,6 +17,9 @@ NUMBERS = {
         "-+0123456789.",
     ),
 }
+DEEPEST = 50
+FAST_LENGTH = 16_000  # characters: libyaml overflows its stack where a longer text is nested tens of thousands deep
+MOST_VALUES = 100_000
 
 
 def _without_numbers(resolvers: dict[str, list[Any]]) -> dict[str, list[Any]]:
@@ -57,8 +60,38 @@ class FastLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore
 
 
 def parse(text: str, loader: Any = Loader) -> Any:
-    """The value of a YAML document."""
-    return yaml.load(text, loader)
+    """Return the value of a YAML document.
+
+    Raises:
+        yaml.YAMLError: for everything that is not plain data of a reasonable size.
+    """
+    if len(text) > FAST_LENGTH:
+        loader = Loader
+    try:
+        value = yaml.load(text, loader)
+    except RecursionError:
+        raise yaml.YAMLError("it is nested too deeply") from None
+    except (ValueError, TypeError, LookupError, AttributeError, OverflowError) as error:  # 2024-02-30, !!int abc, ...
+        raise yaml.YAMLError(str(error)) from None
+    check_size(value)
+    return value
+
+
+def check_size(value: Any) -> None:
+    """Refuse values that repeat themselves (`&a [*a]`) or grow out of a few lines by aliases of aliases."""
+    level, values = [value], 0
+    for _ in range(DEEPEST):
+        level = [part for one in level if isinstance(one, dict | list) for part in parts(one)]
+        values += len(level)
+        if not level:
+            return
+        if values > MOST_VALUES:
+            raise yaml.YAMLError(f"it has more than {MOST_VALUES:,} values")
+    raise yaml.YAMLError(f"it is nested more than {DEEPEST} levels deep, or contains itself")
+
+
+def parts(value: dict[Any, Any] | list[Any]) -> list[Any]:
+    return list(value.values()) if isinstance(value, dict) else value
 
 
 def dump(value: Any) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
+
+from pronk.runs.reading import is_number
 
 
 def columns(lines: list[dict[str, Any]]) -> dict[str, list[float | int | None]]:
@@ -14,8 +15,8 @@ def columns(lines: list[dict[str, Any]]) -> dict[str, list[float | int | None]]:
 
 def number(value: Any) -> float | int | None:
     """A finite number with as many digits as a screen can show, or None."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if not is_number(value):
         return None
     if isinstance(value, int):
         return value if abs(value) < 2**53 else float(value)
-    return float(f"{value:.7g}") if math.isfinite(value) else None
+    return float(f"{value:.7g}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,7 +22,7 @@ from pronk.networks import Network, make_network
 from pronk.policies import Policy
 from pronk.policies.local import LocalPolicy
 from pronk.processes.failures import user_code
-from pronk.runs.checkpoint import load_checkpoint
+from pronk.runs.checkpoint import DamagedCheckpoint, load_checkpoint
 from pronk.runs.directory import RunDirectory, find_run
 from pronk.seeding import evaluation_seeds
 from pronk.types import EnvSpec, UserError
@@ -148,9 +149,12 @@ def read_safetensors(path: Path) -> dict[str, Any]:
 
 
 def checkpoint_of(run: RunDirectory, best: bool) -> dict[str, Any]:
-    """The best or the newest readable checkpoint."""
+    """Return the best or the newest readable checkpoint."""
     if not best:
-        return run.checkpoints.restore()[0]
+        state, problems = run.checkpoints.restore()
+        for problem in problems.values():
+            warnings.warn(f"{problem}; using an older one", DamagedCheckpoint, stacklevel=2)
+        return state
     path = run.checkpoints.best
     if not path.exists():
         raise UserError(f"{run.path} has no best checkpoint: no episode had ended when the last one was written")
@@ -172,6 +176,8 @@ def restored_network(config: ResolvedConfig, spec: EnvSpec, state: dict[str, Any
     except RuntimeError as error:
         reason = " ".join(str(error).split())
         raise UserError(f"the checkpoint does not fit the network or the environment any more: {reason}") from None
+    if broken := [name for name, tensor in network.state_dict().items() if not tensor.isfinite().all()]:
+        raise UserError(f"the weights of this checkpoint are not finite ({', '.join(broken)}): it cannot play")
     return network
 
 

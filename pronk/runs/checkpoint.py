@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import os
 import re
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from pronk.types import UserError
 
 FORMAT = 1  # raise it when a checkpoint's content changes
 OWN = ("version", "random", "random_cuda")  # of a learner that takes over another's weights
+PARTS = ("learner", "metrics", "config")
 
 
 class Checkpoints:
@@ -102,11 +104,22 @@ class Checkpoints:
             self.evaluating.unlink(missing_ok=True)
 
 
+class DamagedCheckpoint(UserWarning):
+    """The newest checkpoint cannot be used, and an older one is."""
+
+
 def load_checkpoint(path: Path) -> dict[str, Any]:
-    """The content of a checkpoint: plain data, and tensors on the CPU."""
+    """Return the content of a checkpoint: plain data, and tensors on the CPU.
+
+    Raises:
+        UserError: it is not a checkpoint of this version, or damaged.
+    """
     import torch
 
     try:
+        with zipfile.ZipFile(path) as archive:  # torch reads it without looking at the checksums
+            if (damaged := archive.testzip()) is not None:
+                raise ValueError(f"the checksum of {damaged} is wrong: the file is damaged")
         state = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # a torn or foreign file can fail in any way
         reason = (str(error).splitlines() or [type(error).__name__])[0]
@@ -114,6 +127,8 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     if not isinstance(state, dict) or state.get("format") != FORMAT:
         found = state.get("format") if isinstance(state, dict) else None
         raise UserError(f"{path} has checkpoint format {found}; this version of Pronk reads format {FORMAT}")
+    if missing := [part for part in PARTS if not isinstance(state.get(part), dict)]:
+        raise UserError(f"{path} is not a checkpoint of Pronk: it has no {' and no '.join(missing)}")
     return state
 
 

@@ -24,8 +24,8 @@ from typing import Any
 from pronk.config import Config, read_yaml, recorded
 from pronk.runs.atomic import write_atomically
 from pronk.runs.checkpoint import Checkpoints
-from pronk.runs.json_lines import plain
-from pronk.runs.reading import RUNS, find_run_path, require_run, runs_below
+from pronk.runs.json_lines import parse, plain
+from pronk.runs.reading import RUNS, find_run_path, is_number, require_run, runs_below
 from pronk.types import UserError
 
 
@@ -116,13 +116,13 @@ class RunDirectory:
 
 
 def drop_lines_after(file: Path, updates: int) -> None:
-    """Drop the lines of later updates, and an incomplete last line."""
+    """Drop the lines of later updates, those that are not ours, and an incomplete last line."""
     kept = []
-    for line in file.read_text(encoding="utf-8").splitlines():
-        with contextlib.suppress(ValueError):
-            if json.loads(line)["updates"] <= updates:
-                kept.append(line + "\n")
-    write_atomically(file, "".join(kept).encode())
+    for line in file.read_bytes().split(b"\n")[:-1]:
+        made_at: Any = (parse(line) or {}).get("updates")
+        if is_number(made_at) and made_at <= updates:
+            kept.append(line + b"\n")
+    write_atomically(file, b"".join(kept))
 
 
 def find_run(name: str) -> RunDirectory:

@@ -7,16 +7,18 @@ torn or not JSON objects are skipped. `sinks/jsonl.py` writes the files.
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
+import stat
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 T = TypeVar("T")
 BYTES_PER_LINE = 1024  # a file with up to so many bytes per requested line is read completely
 GLANCE = 4 * 1024  # bytes per read; a line of metrics has about 450
-LONGEST_LINE = 1024 * 1024  # bytes; longer lines: not a metrics file
+LONGEST_LINE = 256 * 1024  # bytes; longer lines: not a metrics file
 
 
 class Stretch(NamedTuple):
@@ -40,7 +42,7 @@ def read(path: Path, points: int, start: int = 0, complete_below: int = 0) -> St
     If there are at most `complete_below` bytes, all lines are returned.
     """
     try:
-        with open(path, "rb", buffering=0) as file:
+        with open_regular(path) as file:
             status = os.fstat(file.fileno())
             end = last_line_end(file, start, status.st_size)
             if end - start > max(complete_below, BYTES_PER_LINE * points):
@@ -56,7 +58,8 @@ def read(path: Path, points: int, start: int = 0, complete_below: int = 0) -> St
 def read_all(path: Path) -> list[dict[str, Any]]:
     """Return every line; for files that are never long."""
     try:
-        return parse_all(complete_lines(path.read_bytes(), from_start=True))
+        with open_regular(path) as file:
+            return parse_all(complete_lines(file.read(), from_start=True))
     except OSError:
         return []
 
@@ -74,7 +77,7 @@ def follow(path: Path, points: int, file: int, after: int) -> tuple[Stretch, boo
 def share(path: Path, part: float) -> int:
     """Return where the last `part` (0 to 1) of a file begins, at the start of a line."""
     try:
-        with open(path, "rb", buffering=0) as file:
+        with open_regular(path) as file:
             return line_after(file, int(os.fstat(file.fileno()).st_size * (1 - part)))[0]
     except OSError:
         return 0
@@ -83,7 +86,7 @@ def share(path: Path, part: float) -> int:
 def last(path: Path) -> dict[str, Any] | None:
     """Return the last line that can be read, or None."""
     try:
-        with open(path, "rb", buffering=0) as file:
+        with open_regular(path) as file:
             return last_between(file, 0, os.fstat(file.fileno()).st_size)
     except OSError:
         return None
@@ -93,7 +96,10 @@ def glance(file: BinaryIO, points: int, start: int, end: int) -> list[dict[str, 
     """Return the first complete line after each of evenly spaced positions, and the last line."""
     lines, seen = [], -1
     for number in range(points):
-        at, text = line_after(file, start + (end - start) * number // points)
+        position = start + (end - start) * number // points
+        if position <= seen:
+            continue
+        at, text = line_after(file, position)
         if seen < at < end:  # else this line was read before: it is longer than the distance between two positions
             seen = at
             if (line := parse(text)) is not None:
@@ -122,7 +128,7 @@ def line_after(file: BinaryIO, position: int) -> tuple[int, bytes]:
     before = max(0, position - 1)  # the line before may end just there
     file.seek(before)
     text, found = b"", 0
-    while len(text) < LONGEST_LINE and (chunk := file.read(GLANCE)):
+    while len(text) < LONGEST_LINE and (chunk := file.read(max(GLANCE, len(text)))):
         text += chunk
         found = 0 if position == 0 else text.find(b"\n") + 1
         if (found or position == 0) and (end := text.find(b"\n", found)) >= 0:
@@ -141,6 +147,15 @@ def last_line_end(file: BinaryIO, start: int, size: int) -> int:
             return begin + found + 1
         end = begin
     return start
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Open a file to read. Raises OSError for a pipe or a device, which could make the reader wait for ever."""
+    file = open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb", buffering=0)  # noqa: SIM115 - the caller closes it
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, f"{path} is not a regular file")
+    return file
 
 
 def read_exactly(file: BinaryIO, count: int) -> bytes:

@@ -31,6 +31,8 @@ DEPTH = 3  # folders to look into: runs/sweep/group/run-1
 ENDED = ("finished", "solved", "interrupted", "failed")  # the outcomes of a summary.json
 COMPLETE_BYTES = 2 * 2**20  # bytes of metrics that are read completely; of a longer file, about LINES lines are
 LINES = 2_000
+LARGEST_FILE = 2**20  # bytes of a configuration or summary
+LARGEST = 2**63  # of a count; more is not ours, and may not even fit a float
 ENOUGH_EPISODES = 100  # before a mean return counts as the best; as in returns.py
 
 
@@ -202,7 +204,7 @@ def find_runs(names: list[str]) -> list[Run]:
 def read_config(path: Path, _: tuple[int, ...]) -> dict[str, Any]:
     """The mapping in a config.yaml. The second argument makes the cache notice a change of the file."""
     try:
-        tree = plain_yaml.parse(path.read_text(encoding="utf-8"), plain_yaml.FastLoader)
+        tree = plain_yaml.parse(read_text(path), plain_yaml.FastLoader)
     except (OSError, ValueError, yaml.YAMLError):
         return {}
     return tree if isinstance(tree, dict) else {}
@@ -216,10 +218,19 @@ def default_config() -> dict[str, Any]:
 def read_json(path: Path) -> dict[str, Any]:
     """The object in a file of JSON; empty where there is none."""
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        value = json.loads(read_text(path))
     except (OSError, ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
+
+
+def read_text(path: Path) -> str:
+    """Return the text of a file that is never long. Raises OSError or ValueError where it is none of ours."""
+    with json_lines.open_regular(path) as file:
+        text = json_lines.read_exactly(file, LARGEST_FILE + 1)
+    if len(text) > LARGEST_FILE:
+        raise ValueError(f"{path} is too large")
+    return text.decode()
 
 
 def stamp(path: Path) -> tuple[int, int, int]:
@@ -256,12 +267,19 @@ def is_locked(path: Path) -> bool:
 
 def is_number(value: Any) -> bool:
     """Whether it is a finite number; metrics have null where a value is not known yet."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return abs(value) < LARGEST if isinstance(value, int) else math.isfinite(value)
 
 
 def number(value: Any) -> Any:
     """The number, or 0 where it is none."""
     return value if is_number(value) else 0
+
+
+def printable(text: str) -> str:
+    """Return a text without what a terminal would obey or cannot show. Names of folders may hold anything."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
 def return_text(value: Any) -> str:

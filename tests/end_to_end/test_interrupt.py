@@ -134,6 +134,19 @@ def test_second_ctrl_c_ends_at_once_even_where_the_learner_itself_hangs(training
     training.assert_nothing_left()
 
 
+@pytest.mark.parametrize("options", [(), ("--quiet",)])
+def test_a_reader_that_goes_away_does_not_end_the_run(options: tuple[str, ...], tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    short = ("transport=local", OFTEN, "run.stop_return=null", "run.total_steps=6400", "learner.extra_lag=1")
+    command = [sys.executable, "-m", "pronk", "train", "catch", *short, "--run-dir", str(path), *options]
+    reader, writer = os.pipe()
+    os.close(reader)  # nobody reads, from the first line on
+    ended = subprocess.run(command, stdout=writer, stderr=writer, timeout=SOON, check=False)
+    os.close(writer)
+    assert ended.returncode == 0
+    assert_saved(path, "finished")
+
+
 def test_ctrl_c_ends_in_good_order_where_the_learner_plays_itself(trainings: dict[str, Training]) -> None:
     training = trainings["hanging_here"]
     training.wait_until(lambda: "hanging" in training.out, "the hang")

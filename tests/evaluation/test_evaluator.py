@@ -215,7 +215,8 @@ class Bench:
         self.evaluator = Evaluator(resolve(self.config), self.run, sinks, self.said.append)
 
     def save(self, steps: int) -> Path:
-        return self.run.checkpoints.save({"metrics": {"env_steps": steps}, "weights": torch.ones(3) * steps}, keep=1)
+        state = {"metrics": {"env_steps": steps}, "learner": {"weights": torch.ones(3) * steps}, "config": {}}
+        return self.run.checkpoints.save(state, keep=1)
 
     def evaluate(self, steps: int, mean: float) -> None:
         checkpoint = self.save(steps)

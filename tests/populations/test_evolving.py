@@ -95,6 +95,7 @@ def train(path: Path, settings: dict[str, Any]) -> int:
         "learner": {"network": torch.zeros(()), "version": 0, "random": seed, "random_cuda": []},
         "metrics": {"env_steps": 0, "returns": 0.0, "wall_seconds": 0.0},
         "best": (False, 0.0),
+        "config": {},
     }
     if run.checkpoints.saved():
         state, _ = run.checkpoints.restore()

@@ -17,7 +17,8 @@ import torch
 from processes import Training, command_line, read_metrics, read_summary
 
 from pronk.config import load_config, resolve
-from pronk.runs.checkpoint import load_checkpoint
+from pronk.evaluation.playing import checkpoint_of, restored_network
+from pronk.runs.checkpoint import DamagedCheckpoint, load_checkpoint
 from pronk.runs.directory import RunDirectory
 from pronk.starting import learner_for, spec_of
 from pronk.types import UserError
@@ -31,7 +32,8 @@ def run(tmp_path: Path) -> RunDirectory:
 
 
 def state(env_steps: int, size: int = 1000) -> dict[str, Any]:
-    return {"learner": {"network": torch.full((size,), float(env_steps))}, "metrics": {"env_steps": env_steps}}
+    weights = torch.full((size,), float(env_steps))
+    return {"learner": {"network": weights}, "metrics": {"env_steps": env_steps}, "config": {}}
 
 
 def steps_in(run: RunDirectory) -> list[int]:
@@ -84,7 +86,7 @@ def test_every_tensor_comes_back_bit_for_bit(run: RunDirectory) -> None:
     learner = learner_for(config, spec_of(config))
     learner.version = 7
     saved = learner.state()
-    run.checkpoints.save({"learner": saved, "metrics": {"env_steps": 1}}, keep=1)
+    run.checkpoints.save(state(1) | {"learner": saved}, keep=1)
     torch.rand(3)
     other = learner_for(config.replace({"run.seed": 2}), spec_of(config))
     other.load_state(run.checkpoints.restore()[0]["learner"])
@@ -128,6 +130,47 @@ def test_checkpoint_torn_anywhere_falls_back_to_the_one_before(run: RunDirectory
         newest.write_bytes(whole[:length])
         found, problems = run.checkpoints.restore()
         assert (found["metrics"]["env_steps"], len(problems)) == (100, 1)
+
+
+def test_a_flipped_bit_is_noticed_or_harmless(run: RunDirectory) -> None:
+    run.checkpoints.save(state(100), keep=3)
+    newest = run.checkpoints.save(state(200), keep=3)
+    whole, expected = newest.read_bytes(), state(200)
+    noticed, dice = 0, random.Random(1)
+    for _ in range(300):
+        at = dice.randrange(len(whole))
+        newest.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << dice.randrange(8)]) + whole[at + 1 :])
+        found, problems = run.checkpoints.restore()
+        noticed += len(problems)
+        if not problems:  # it was in the padding between two tensors
+            assert found["metrics"] == expected["metrics"]
+            assert torch.equal(found["learner"]["network"], expected["learner"]["network"])
+    assert noticed > 200
+
+
+@pytest.mark.parametrize("missing", ["learner", "metrics", "config"])
+def test_a_checkpoint_without_one_of_its_parts_is_refused(missing: str, run: RunDirectory) -> None:
+    path = run.checkpoints.save(state(100) | {missing: None}, keep=3) if missing != "metrics" else None
+    if path is None:
+        path = run.checkpoints.folder / "000000000100.pt"
+        torch.save({"format": 1, **state(100), "metrics": None}, path)
+    with pytest.raises(UserError, match=f"it has no {missing}"):
+        load_checkpoint(path)
+
+
+def test_playing_says_which_checkpoint_it_cannot_use(run: RunDirectory) -> None:
+    run.checkpoints.save(state(100), keep=3)
+    run.checkpoints.save(state(200), keep=3).write_bytes(b"torn")
+    with pytest.warns(DamagedCheckpoint, match=r"000000000200.pt cannot be read .*; using an older one"):
+        assert checkpoint_of(run, best=False)["metrics"]["env_steps"] == 100
+
+
+def test_weights_that_are_not_finite_do_not_play() -> None:
+    config = resolve(load_config("catch"))
+    saved = learner_for(config, spec_of(config)).state()
+    next(iter(saved["network"].values())).view(-1)[0] = torch.nan
+    with pytest.raises(UserError, match="are not finite"):
+        restored_network(config, spec_of(config), {"learner": saved})
 
 
 def test_no_readable_checkpoint_is_told_in_one_line(run: RunDirectory) -> None:
