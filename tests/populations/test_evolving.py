@@ -29,7 +29,7 @@ from pronk.sweeps.places import Places
 from pronk.types import Failure, UserError
 
 RATE = "optimiser.learning_rate"
-TREE = {
+TREE: dict[str, Any] = {
     "base": "catch",
     "run": {"total_steps": 400, "stop_return": None},
     "population": {
@@ -88,7 +88,7 @@ def settings_of(command: RunCommand) -> dict[str, Any]:
 def train(path: Path, settings: dict[str, Any]) -> int:
     run = RunDirectory(path)
     run.make_folders()
-    run.config.write_text("{}")
+    run.config.write_text("actors: {count: 1, envs: 16}")
     until, rate, seed = (settings[key] for key in ("run.pause_steps", RATE, "run.seed"))
     until = until or settings["run.total_steps"]
     state: dict[str, Any] = {
@@ -108,7 +108,13 @@ def train(path: Path, settings: dict[str, Any]) -> int:
     value = float(learner["network"])
     metrics |= {"env_steps": until, "returns": value}
     run.checkpoints.save(state, keep=1)
-    line = {"updates": learner["version"], "env_steps": until, "wall_seconds": 1.0, "episode_return": value}
+    line = {
+        "updates": learner["version"],
+        "env_steps": until,
+        "wall_seconds": 1.0,
+        "episode_return": value,
+        "episode_length": 2,
+    }
     with open(run.metrics, "a") as file:
         file.write(json.dumps(line) + "\n")
     run.write_summary({"outcome": "finished", **line})
@@ -251,6 +257,15 @@ def test_a_longer_run_goes_on_and_another_population_is_refused(population: Popu
     other = parse_population({**TREE, "env.kwargs": {"rows": 7}}, "mine", "mine.yaml")
     with pytest.raises(UserError, match=r"env\.kwargs\.rows is 7 now and was None when the population was started"):
         population.train(other)
+
+
+def test_rounds_too_short_for_two_episodes_are_reported_once(population: Population3) -> None:
+    population.train()
+    assert population.said == []
+    short = {**TREE, "population": {**TREE["population"], "ready_steps": 50}}
+    population.train(parse_population(short, "mine", "mine.yaml"), population.folder.with_name("short"))
+    assert [line.partition(":")[0] for line in population.said] == ["rounds are short"]
+    assert "each of 16 environments plays 3 steps in a round, and an episode takes 2" in population.said[0]
 
 
 def test_the_picture_shows_the_ancestry_of_the_best(population: Population3, tmp_path: Path) -> None:
