@@ -1,4 +1,4 @@
-"""Environments whose rewards and observations are multiplied: what `scale_free.py` trains."""
+"""Environments whose rewards and observations are multiplied: for `scale_free.py` and `many_tasks.py`."""
 
 from __future__ import annotations
 
@@ -18,3 +18,8 @@ def scaled(id: str, reward: float = 1.0, observation: float = 1.0, **kwargs: Any
         wide = gym.spaces.Box(low, high, dtype=np.float32)
         env = gym.wrappers.TransformObservation(env, lambda value: np.float32(observation * value), wide)
     return gym.wrappers.TransformReward(env, lambda value: reward * float(value))
+
+
+def rewards(env: gym.Env, factor: float) -> gym.Env:
+    """Multiply every reward: a wrapper, as `env.wrappers=[{scaled:rewards: 100}]`."""
+    return gym.wrappers.TransformReward(env, lambda value: factor * float(value))

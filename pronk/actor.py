@@ -110,6 +110,14 @@ def specs_for(config: ResolvedConfig, spec: EnvSpec, state_spec: Tree) -> Unroll
     return unroll_specs(spec, state_spec, config.actors.unroll_length, config.actors.envs)
 
 
+def first_dealt(config: ResolvedConfig, index: int) -> int:
+    """Return the number of an actor's first environment, by which tasks are dealt: of all learners, without gaps.
+
+    (If learners have different numbers of actors, some numbers are used twice; the deal stays nearly even.)
+    """
+    return (config.rank * config.actors.count + index) * config.actors.envs
+
+
 @contextlib.contextmanager
 def make_actor(
     config: ResolvedConfig,
@@ -127,7 +135,7 @@ def make_actor(
     """
     policy_seed, env_seeds = actor_seeds(config.run.seed, index, life, generation, config.actors.envs, config.rank)
     with contextlib.ExitStack() as stack:
-        env = stack.enter_context(contextlib.closing(make_env(config, config.actors.envs)))
+        env = stack.enter_context(contextlib.closing(make_env(config, config.actors.envs, first_dealt(config, index))))
         network = make_network(env.spec, config.network)
         policy = stack.enter_context(contextlib.closing(make_policy(config, network, policy_seed, ticket)))
         port = make_port(UnrollLayout(specs_for(config, env.spec, network.state_spec)), block_nbytes(network))

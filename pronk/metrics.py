@@ -6,12 +6,13 @@ import contextlib
 import math
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from pronk.returns import EPISODES, Column, Confirmation, Episode, Estimate, Returns
+from pronk.returns import EPISODES, Column, Episode, Estimate
+from pronk.task_returns import TaskConfirmation, TaskReturns, mean_of
 from pronk.types import Array, Unroll
 
 
@@ -68,7 +69,9 @@ class Experience(NamedTuple):
 
 def last_episodes(unroll: Unroll, ended: Array, fresh: Array) -> list[Episode]:
     """Return the last episodes of each column, oldest first, and no more than `Returns` would keep of them."""
-    most = math.ceil(EPISODES / np.unique(unroll.environment[fresh]).size)
+    _, one_of_each = np.unique(unroll.environment[fresh], return_index=True)
+    _, environments = np.unique(unroll.task[fresh][one_of_each], return_counts=True)  # of each task
+    most = math.ceil(EPISODES / environments.min())
     until_the_end = np.cumsum(ended[::-1], axis=0)[::-1]  # how many have ended from here on
     column, step = np.nonzero((ended & (until_the_end <= most)).T)
     fields = (unroll.environment[column], unroll.task[column])
@@ -79,11 +82,17 @@ def last_episodes(unroll: Unroll, ended: Array, fresh: Array) -> list[Episode]:
 class Metrics:
     """Fed by the training loop at every update; asked for a line about once a second."""
 
-    def __init__(self, frames_per_step: int) -> None:
+    def __init__(
+        self,
+        frames_per_step: int,
+        tasks: Sequence[str] = ("default",),
+        scores: Callable[[list[float | None]], dict[str, float]] = lambda returns: {},
+    ) -> None:
+        """`scores` makes further columns of the returns of the tasks, if there are several."""
         self.env_steps = self.updates = self.episodes = 0
         self.barren_updates = 0  # in a row without a valid step
-        self._returns = Returns()
-        self.confirmed: Estimate | None = None  # of the present weights
+        self._returns, self._scores = TaskReturns(tasks), scores
+        self.confirmed: list[Estimate] | None = None  # of the present weights, for each task
         self._frames_per_step = frames_per_step
         self._earlier_seconds = 0.0
         self._started = self._lined = time.perf_counter()
@@ -137,7 +146,7 @@ class Metrics:
 
     @property
     def _estimate(self) -> Estimate | None:
-        return self.confirmed or self._returns.estimate()
+        return mean_of(self.confirmed) if self.confirmed else self._returns.estimate()
 
     @property
     def standing(self) -> tuple[bool, float] | None:
@@ -150,7 +159,7 @@ class Metrics:
         standing = self.standing
         return goal is not None and standing is not None and standing >= (True, goal)
 
-    def confirmation(self) -> Confirmation:
+    def confirmation(self) -> TaskConfirmation:
         """Start to ask what the present weights are worth."""
         return self._returns.confirmation()
 
@@ -206,7 +215,17 @@ class Metrics:
             "episode_return": estimate.value if estimate else None,
             "episode_return_std": self._returns.std(),
             "episode_length": estimate.length if estimate else None,
+            **self._task_columns(),
         }
+
+    def _task_columns(self) -> dict[str, float | None]:
+        """Return the return of each task, if there are several, and what follows from them."""
+        names = self._returns.names
+        if len(names) == 1:
+            return {}
+        values = [each.value if each else None for each in self.confirmed or self._returns.estimates()]
+        columns = {f"episode_return/{name}": value for name, value in zip(names, values, strict=True)}
+        return columns | self._scores(values)
 
     def state(self) -> dict[str, Any]:
         """For the checkpoint."""
@@ -215,7 +234,7 @@ class Metrics:
             "updates": self.updates,
             "episodes": self.episodes,
             "returns": self._returns.state(),
-            "confirmed": self.confirmed and tuple(self.confirmed),
+            "confirmed": self.confirmed and [tuple(each) for each in self.confirmed],
             "wall_seconds": self.wall_seconds,
         }
 
@@ -225,6 +244,7 @@ class Metrics:
         if "lengths" not in state:  # with them it is Pronk 0.1's, which did not know whose returns they were
             self._returns.load_state(state["returns"])
         if confirmed := state.get("confirmed"):
-            self.confirmed = Estimate(*confirmed)
+            several = isinstance(confirmed[0], list | tuple)  # else it is an earlier version's, of its only task
+            self.confirmed = [Estimate(*each) for each in (confirmed if several else [confirmed])]
         self._earlier_seconds = state["wall_seconds"]
         self._steps_at_line = self.env_steps

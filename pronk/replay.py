@@ -41,7 +41,7 @@ def replayed_columns(config: ResolvedConfig) -> int:
 def stack_depths(env: EnvConfig) -> set[int]:
     """Return how many frames the configured environment may stack along the first axis of an image."""
     found = {env.atari.stack}
-    for entry in env.wrappers:
+    for entry in [entry for task in env.each_task for entry in task.wrappers]:
         found |= {part for name, size in entry.items() if name == "stack" for part in sizes(size)}
     return found - {1}
 

@@ -112,7 +112,7 @@ def train_as_leader(
         if resume:
             run = RunDirectory.open(Path(str(run_dir)))
         else:
-            run = RunDirectory.create(recorded, run_dir, name or config.env.id)
+            run = RunDirectory.create(recorded, run_dir, name or run_name(config))
         with run.locked():
             for line in choices if display is not None else []:
                 say(line)
@@ -124,7 +124,7 @@ def train_as_leader(
                 run.write_failure(str(error))
                 raise
     if config.run.video:
-        film_final(run.path, say)
+        film_final(run.path, say, len(config.env.each_task))
     return summary
 
 
@@ -165,7 +165,7 @@ def elsewhere(
     from pronk.cluster.ray_cluster import train_on_ray
 
     path = Path(run_dir) if run_dir is not None else None
-    return train_on_ray(config, run_dir=path, name=name or config.env.id, resume=resume, display=display, say=say)
+    return train_on_ray(config, run_dir=path, name=name or run_name(config), resume=resume, display=display, say=say)
 
 
 def train_as_participant(rendezvous: Rendezvous, say: Say) -> dict[str, Any]:
@@ -187,6 +187,11 @@ def train_as_participant(rendezvous: Rendezvous, say: Say) -> dict[str, Any]:
         if end.outcome == "failed":
             raise Failure(end.message) from None
         return concluded({"outcome": end.outcome, "run": ""})
+
+
+def run_name(config: Config) -> str:
+    """Return the beginning of a new run's name: its environment's id, or what tasks it has."""
+    return config.env.label if config.env.tasks else config.env.id
 
 
 def concluded(summary: dict[str, Any]) -> dict[str, Any]:

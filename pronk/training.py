@@ -21,6 +21,7 @@ actions of all actors (policies/central.py).
 from __future__ import annotations
 
 import contextlib
+import functools
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -31,8 +32,10 @@ import torch
 from pronk.actor import specs_for
 from pronk.actors import ActorSetup, running_actors
 from pronk.batcher import Batch, Batcher
-from pronk.config import Config, ResolvedConfig
+from pronk.config import Config, ResolvedConfig, recorded
 from pronk.diagnosis import Diagnosis
+from pronk.envs.base import games_of
+from pronk.evaluation.atari_scores import human_normalised_summary
 from pronk.evaluation.evaluator import Evaluator
 from pronk.layout import UnrollLayout
 from pronk.learner import Learner, NonFinite
@@ -42,7 +45,6 @@ from pronk.parameters import ParameterDelay
 from pronk.processes.failures import user_code
 from pronk.processes.interrupts import Interrupted, Interrupts
 from pronk.replay import Replay
-from pronk.returns import Confirmation
 from pronk.runs.broken_batch import save_broken_batch
 from pronk.runs.directory import RunDirectory
 from pronk.schedules import entropy_cost, learning_rate, progress_of
@@ -53,7 +55,8 @@ from pronk.sinks.lag import LagHistogram
 from pronk.sinks.notes import DiagnosisNotes
 from pronk.sinks.outside import Facts, outside_sinks
 from pronk.sinks.tensorboard import TensorBoard
-from pronk.types import Failure, Unroll
+from pronk.task_returns import TaskConfirmation, mean_of
+from pronk.types import EnvSpec, Failure, Unroll, UserError
 
 Say = Callable[[str], None]
 
@@ -84,9 +87,9 @@ class Training:
         self._group = group or SingleLearner()
         self._leads = self._group.rank == 0  # who writes
         self._replay: Replay | None = None
-        self._metrics = Metrics(learner.spec.frames_per_step)
+        self._metrics = metrics_of(config, learner.spec)
         self._best = (False, -float("inf"))  # see Metrics.standing
-        self._confirmation: Confirmation | None = None  # while the weights are held
+        self._confirmation: TaskConfirmation | None = None  # while the weights are held
         self._confirm_from = 0  # steps
         self._reported: dict[str, Any] | None = None
         self._saved: Path | None = None
@@ -205,21 +208,22 @@ class Training:
         if metrics.reached(config.run.stop_return) and metrics.env_steps >= self._confirm_from:
             self._confirmation = metrics.confirmation()
 
-    def _confirm(self, batch: Batch, confirmation: Confirmation) -> None:
+    def _confirm(self, batch: Batch, confirmation: TaskConfirmation) -> None:
         """Learn nothing from a batch: the weights are held until it is known what they are worth."""
         goal, metrics = self._config.run.stop_return, self._metrics
         played = self._group.observe(self._learner, batch)
         metrics.observe(played)
         confirmation.record(played.columns, played.episodes, played.length)
-        metrics.confirmed = confirmation.estimate()
-        if metrics.confirmed is None:
+        metrics.confirmed = confirmation.estimates()
+        estimate = mean_of(metrics.confirmed) if metrics.confirmed else None
+        if estimate is None:
             return
         self._confirmation = None
         if not metrics.reached(goal):
             self._confirm_from = metrics.env_steps + confirmation.steps  # at most half of the time goes into this
             self._say(
-                f"return {goal:g} not confirmed: {metrics.confirmed.value:.4g}, the mean of "
-                f"{metrics.confirmed.episodes} episodes of the present policy; training continues"
+                f"return {goal:g} not confirmed: {estimate.value:.4g}, the mean of {estimate.episodes} episodes of the "
+                "present policy; training continues"
             )
 
     def _synchronise(self, interrupts: Interrupts) -> None:
@@ -358,6 +362,7 @@ class Training:
         for path, problem in problems.items():
             path.rename(path.with_suffix(".broken"))  # it would count as the newest
             self._say(f"{problem}; set aside, going back to the one before it")
+        check_same_tasks(recorded(state["config"]), self._config)
         self._learner.load_state(state["learner"])
         self._metrics.load_state(state["metrics"])
         self._best = max(tuple(state["best"]), self._run.checkpoints.best_standing())
@@ -374,3 +379,17 @@ class Training:
         return BrokenGradient(
             f"{error}; {kept}; a smaller optimiser.learning_rate or optimiser.max_gradient_norm often helps"
         )
+
+
+def metrics_of(config: ResolvedConfig, spec: EnvSpec) -> Metrics:
+    """Make the counters of a run. Several Atari games have human-normalised scores too."""
+    if not config.env.tasks:
+        return Metrics(spec.frames_per_step, spec.tasks)
+    return Metrics(spec.frames_per_step, spec.tasks, functools.partial(human_normalised_summary, games_of(config.env)))
+
+
+def check_same_tasks(before: Config, now: ResolvedConfig) -> None:
+    """Raise UserError if a resumed run has other tasks: the network knows them by their position."""
+    if before.env.task_names != now.env.task_names:
+        names = ", ".join(before.env.task_names) or before.env.label
+        raise UserError(f"env.tasks cannot change in a resumed run, which has {names}; start a new run")

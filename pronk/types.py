@@ -181,7 +181,7 @@ def unroll_specs(spec: EnvSpec, state: Tree, length: int, envs: int) -> Unroll:
         action=spec.action.array.batched(length, envs),
         state=map_tree(lambda leaf: leaf.batched(envs), state),
         version=ArraySpec((envs,), "int64"),
-        task=ArraySpec((envs,), "int32"),
+        task=ArraySpec((envs,), "int32", (len(spec.tasks),)),
         environment=ArraySpec((envs,), "int64"),
         **{name: ArraySpec((length, envs), dtype) for name, dtype in per_step.items()},
     )

@@ -29,6 +29,7 @@ LAYERS = {
         "parameters",
         "device",
         "returns",
+        "task_returns",
         "metrics",
         "schedules",
         "diagnosis",
@@ -55,7 +56,7 @@ LAYER = {unit: number for number, units in enumerate(LAYERS.values()) for unit i
 # What the command line and a starting actor import: torch alone takes two seconds.
 WITHOUT_TORCH = {
     *("types", "seeding", "layout", "config", "processes", "runs", "returns", "metrics", "schedules", "diagnosis"),
-    "statistics",
+    *("statistics", "task_returns"),
     *("envs", "transport", "sinks", "cluster", "dashboard", "plotting", "populations", "sweeps", "cli"),
 }
 

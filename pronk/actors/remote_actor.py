@@ -145,4 +145,5 @@ def check_same(layout: UnrollLayout, nbytes: int, welcome: dict[str, Any]) -> No
 def describe(config: ResolvedConfig) -> str:
     """Return in a few words what is played."""
     game = f" {config.env.game}" if config.env.game else ""
-    return f"{config.env.id}{game}, {config.actors.envs} environments, unrolls of {config.actors.unroll_length} steps"
+    played = config.env.label if config.env.tasks else f"{config.env.id}{game}"
+    return f"{played}, {config.actors.envs} environments, unrolls of {config.actors.unroll_length} steps"

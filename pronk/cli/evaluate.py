@@ -6,23 +6,29 @@ import json
 from typing import Annotated, Any
 
 import typer
+from rich.table import Table
+from rich.text import Text
 
-from pronk.cli.shell import AsJson, Best, Deterministic, EpisodeSeed, Run, app, out
+from pronk.cli.shell import AsJson, Best, Deterministic, EpisodeSeed, Run, TaskName, app, out
 
 
 @app.command("eval")
 def evaluate(
     run: Run,
-    episodes: Annotated[int, typer.Option(help="Whole episodes to play.")] = 100,
+    episodes: Annotated[int, typer.Option(help="Whole episodes to play, of each task.")] = 100,
+    task: TaskName = None,
     as_json: AsJson = False,
     deterministic: Deterministic = False,
     best: Best = False,
     seed: EpisodeSeed = 1,
 ) -> None:
-    """Play whole episodes with a trained agent and print the returns."""
+    """Play whole episodes with a trained agent and print the returns.
+
+    Of a run with several tasks (env.tasks), each has a row, and every task has the same weight in the mean.
+    """
     from pronk.evaluation.playing import evaluate as play
 
-    summary = play(run, episodes, deterministic=deterministic, best=best, seed=seed).summary()
+    summary = play(run, episodes, deterministic=deterministic, best=best, seed=seed, task=task).summary()
     if as_json:
         print(json.dumps(summary))
         return
@@ -30,13 +36,34 @@ def evaluate(
 
 
 def show_evaluation(summary: dict[str, Any]) -> None:
-    """Print the result in one sentence."""
+    """Print the result in one sentence, after a row for each task if there are several."""
+    tasks = summary.get("tasks", {})
+    if tasks:
+        out.print(task_table(tasks))
     low, high = summary["interval"]
     human = f"; {summary['human_normalised']:.0%} of a human's score" if "human_normalised" in summary else ""
+    if "human_normalised_median" in summary:
+        median, capped = summary["human_normalised_median"], summary["human_normalised_capped"]
+        human += f" (median {median:.0%}, mean capped at 100% {capped:.0%})"
+    of_tasks = f" of {len(tasks)} tasks" if tasks else ""
     out.print(
         f"mean return [bold green]{summary['mean']:.1f}[/] +- {summary['std']:.1f} (std) over {summary['episodes']} "
-        f"episodes; 95% interval of the mean {low:.1f} to {high:.1f}; "
+        f"episodes{of_tasks}; 95% interval of the mean {low:.1f} to {high:.1f}; "
         f"worst {summary['min']:.1f}, best {summary['max']:.1f}, mean length {summary['mean_length']:.1f}{human}",
         highlight=False,
         soft_wrap=True,
     )
+
+
+def task_table(tasks: dict[str, Any]) -> Table:
+    """One row for each task."""
+    has_human = any("human_normalised" in task for task in tasks.values())
+    table = Table(box=None, pad_edge=False)
+    table.add_column("task")
+    for name in ("mean", "std", "worst", "best", "length", "episodes", *(["human"] if has_human else [])):
+        table.add_column(name, justify="right")
+    for name, task in tasks.items():
+        numbers = [f"{task[key]:.1f}" for key in ("mean", "std", "min", "max", "mean_length")]
+        human = f"{task['human_normalised']:.0%}" if "human_normalised" in task else "-"
+        table.add_row(Text(name), *numbers, str(task["episodes"]), *([human] if has_human else []))
+    return table

@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from pronk.cli.shell import AsJson, Best, Run, app, out
+from pronk.cli.shell import AsJson, Best, Run, TaskName, app, out
 
 
 @app.command()
@@ -23,6 +23,7 @@ def export(
         Path | None, typer.Option("--out", metavar="FILE", help="File to write [default: RUN/export/policy.*].")
     ] = None,
     best: Best = False,
+    task: TaskName = None,
     as_json: AsJson = False,
 ) -> None:
     """Export a trained policy to one file.
@@ -31,11 +32,12 @@ def export(
     contain everything between observation and action (scaled bytes, one-hot labels, masks, the action's range).
     `safetensors` holds the weights alone, for `pronk.load(FILE)`. A short program that uses the file is written beside
     it. The file is compared with the trained policy on observations of the real environment, and kept only if the two
-    agree. A recurrent policy takes `state.*` and returns `next.*`; `first` clears the state.
+    agree. A recurrent policy takes `state.*` and returns `next.*`; `first` clears the state. Several tasks share one
+    policy; --task is the one whose observations it is compared on.
     """
     from pronk.exports import export as write
 
-    done = write(run, to, file, best=best)
+    done = write(run, to, file, best=best, task=task)
     if as_json:
         print(json.dumps({**done._asdict(), "file": str(done.file), "program": str(done.program)}, default=vars))
         return

@@ -71,6 +71,9 @@ Deterministic = Annotated[
     bool, typer.Option("--deterministic", help="Take the most likely action instead of sampling.")
 ]
 EpisodeSeed = Annotated[int, typer.Option("--seed", help="Seed of the episodes.")]
+TaskName = Annotated[
+    str | None, typer.Option("--task", help="Of a run with several tasks: play this one only, by its name.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")]
 

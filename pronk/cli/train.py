@@ -191,6 +191,16 @@ def evaluate_newest(source: str, changes: list[str], run_dir: Path | None) -> No
     show_evaluation(played.summary())
 
 
+def score_text(summary: dict[str, Any]) -> str:
+    """Say what the latest episodes returned."""
+    from pronk.sinks.console import task_returns
+
+    value, tasks = summary["episode_return"], task_returns(summary)
+    if value is None:
+        return f"no mean return yet ({tasks})" if tasks else "no episode has ended"
+    return f"mean return {value:.1f} of the latest episodes{f' ({tasks})' if tasks else ''}"
+
+
 def show_summary(summary: dict[str, Any], resume_command: str) -> None:
     """Print how the run ended, and what to do next."""
     from pronk.sinks.console import duration, evaluation
@@ -203,8 +213,7 @@ def show_summary(summary: dict[str, Any], resume_command: str) -> None:
     }[summary["outcome"]]
     if not summary["checkpoint"]:
         headline += " [bold red]No checkpoint could be written.[/]"
-    value = summary["episode_return"]
-    score = "no episode has ended" if value is None else f"mean return {value:.1f} of the latest episodes"
+    score = score_text(summary)
     rate = f"{steps:,} steps in {duration(seconds)} ({steps / seconds:,.0f} steps/s)"
     out.print(f"{headline} {score}, {rate}.", highlight=False, soft_wrap=True)
     if summary["evaluation"]:

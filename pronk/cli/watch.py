@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pronk.cli.shell import Best, Deterministic, EpisodeSeed, Run, app, err, out
+from pronk.cli.shell import Best, Deterministic, EpisodeSeed, Run, TaskName, app, err, out
 
 if TYPE_CHECKING:
     from pronk.watching import Scene
@@ -25,6 +25,7 @@ def watch(
     deterministic: Deterministic = False,
     best: Best = False,
     seed: EpisodeSeed = 1,
+    task: TaskName = None,
     text: Annotated[bool, typer.Option("--text", help="Print a line per step instead of opening a window.")] = False,
 ) -> None:
     """Watch a trained agent play: in a window, as a film, or as text.
@@ -57,6 +58,7 @@ def watch(
             best=best,
             seed=seed,
             text=text,
+            task=task,
             say=lambda line: out.print(line, highlight=False, soft_wrap=True, markup=False),
             progress=progress,
         )

@@ -34,8 +34,9 @@ def decided(config: Config, spec: EnvSpec | None = None) -> Config:
     kind = kind_of(spec) if spec else "vectors"
     rules = ALWAYS | RULES[kind]
     if config.learner.batch_size == "auto":
-        agents = spec.agents if spec else 1
-        rules["actors.envs"] = -(-rules["actors.envs"] // agents) * agents  # whole teams
+        # Whole teams, or every task equally often.
+        unit = max(spec.agents if spec else 1, len(config.env.tasks))
+        rules["actors.envs"] = -(-rules["actors.envs"] // unit) * unit
         envs = rules["actors.envs"] if config.actors.envs == "auto" else config.actors.envs
         learners = 1 if config.learners.count == "auto" else config.learners.count
         rules["learner.batch_size"] = learners * next(width for width in WIDTHS if envs % width == 0)

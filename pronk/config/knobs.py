@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from pronk.config.section import (
     Auto,
@@ -24,6 +24,8 @@ from pronk.config.section import (
     Section,
     Seed,
     Threads,
+    as_tasks,
+    tasks_label,
 )
 
 
@@ -58,6 +60,21 @@ class AtariConfig(Section):
     """Emulator frames after which a game is truncated (30 minutes at 60 frames per second)."""
 
 
+class TaskConfig(Section):
+    """One of several tasks. What it does not set is as in the section `env`."""
+
+    name: str | None = None
+    """What it is called in metrics and evaluations. null: its game or id."""
+    id: str | None = None
+    """As `env.id`."""
+    game: str | None = None
+    """As `env.game`."""
+    kwargs: Kwargs = {}
+    """As `env.kwargs`, on top of these."""
+    wrappers: Chain | None = None
+    """As `env.wrappers`, instead of these."""
+
+
 class EnvConfig(Section):
     """The environment."""
 
@@ -71,12 +88,54 @@ class EnvConfig(Section):
     """Keyword arguments for the environment's constructor."""
     wrappers: Chain = [{"auto": None}]
     """What is done to each environment before the agent sees it, innermost first: `[grayscale, {resize: 84}, {stack:
-    4}]`. Names: `resize`, `grayscale`, `stack`, `skip`, `keys`, `flatten`, `normalise`, `clip`, `time_limit`, or
+    4}]`. Names: `resize`, `grayscale`, `stack`, `skip`, `keys`, `flatten`, `normalise`, `clip`, `pad`, `time_limit`, or
     `module:Wrapper` of any Gymnasium wrapper. `auto` resizes images of more than 100 pixels a side to 84x84; `[]`
     leaves everything as it is. See docs/environments.md."""
     vectorization: Literal["auto", "native", "sync", "async"] = "auto"
     """How an actor steps its environments: `native` with the environment's own vector class, `sync` one after another
     in the actor process, `async` with one process each. `auto`: native if there is one, else sync."""
+    tasks: Annotated[list[TaskConfig], BeforeValidator(as_tasks)] = []
+    """Several environments for one set of weights, dealt evenly over the environments of all actors. Each is an id, or
+    keys that replace those of this section: `[ALE/Pong-v5, {name: hard, id: MyEnv-v0, kwargs: {level: 9}}]`. They must
+    have the same observations and actions; Atari games have all 18 actions. Empty: one task, `env.id`."""
+    task_observed: bool = False
+    """With env.tasks: let the network see which task it plays, as the entry `task` of the observation (a label)."""
+
+    @model_validator(mode="after")
+    def _check_names_of_tasks(self) -> EnvConfig:
+        names = self.task_names
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"two tasks are called {name!r}; give them names: {{name: ..., id: {name}, ...}}")
+        if self.task_observed and not self.tasks:
+            raise ValueError("task_observed=true needs env.tasks")
+        return self
+
+    @property
+    def each_task(self) -> list[EnvConfig]:
+        """The settings of every task, as if it were the only one; those of this section if there are no tasks."""
+        return [self._settings_of(task) for task in self.tasks] or [self]
+
+    @property
+    def task_names(self) -> tuple[str, ...]:
+        """One for each task; none if there are no tasks."""
+        return tuple(task.name or settings.label for task, settings in zip(self.tasks, self.each_task, strict=False))
+
+    @property
+    def label(self) -> str:
+        """What is played, in a few words."""
+        if not self.tasks:
+            return self.game or self.id
+        return tasks_label(self.task_names[0], len(self.tasks))
+
+    def _settings_of(self, task: TaskConfig) -> EnvConfig:
+        own = {
+            "id": task.id or ("atari" if task.game else self.id),
+            "game": task.game or (None if task.id else self.game),
+            "kwargs": {**self.kwargs, **task.kwargs},
+            "wrappers": self.wrappers if task.wrappers is None else task.wrappers,
+        }
+        return self.model_copy(update={**own, "tasks": [], "task_observed": False})
 
 
 class NetworkConfig(Section):
@@ -367,7 +426,7 @@ class EvaluationConfig(Section):
     every_seconds: PositiveFloat = 10.0
     """Seconds between the starts of two evaluations, or longer if one takes longer. Each begins with a checkpoint."""
     episodes: Positive = 20
-    """Episodes per evaluation."""
+    """Episodes per evaluation, of each task."""
     deterministic: bool = False
     """Take the most likely action instead of sampling."""
     seed: Seed = 1
@@ -391,7 +450,8 @@ class RunConfig(Section):
     (default): do not pause."""
     stop_return: Annotated[float, Field(allow_inf_nan=False)] | None = None
     """End the run early when `episode_return` reaches this and is confirmed by 30 or more whole episodes of the weights
-    as they are then, at least one of every environment. null (default): never."""
+    as they are then, at least one of every environment. With env.tasks: the mean over the tasks, each with so many
+    episodes. null (default): never."""
     seed: Seed = 1
     """Seed of everything random in the run."""
     log_every_seconds: PositiveFloat = 1.0

@@ -154,7 +154,7 @@ def resolve(config: Config, rank: Rank = ONLY) -> ResolvedConfig:
     tree["gateway"]["address"] = address_of_learner(config.gateway.address, rank.rank_here)
     tree["evaluation"]["enabled"] = config.evaluation.enabled and rank.rank == 0
     most = evaluation_envs(config.env, envs) if config.evaluation.envs == "auto" else config.evaluation.envs
-    tree["evaluation"]["envs"] = min(most, config.evaluation.episodes)
+    tree["evaluation"]["envs"] = environments_for(config.evaluation.episodes, len(config.env.each_task), most)
     return ResolvedConfig.model_validate(tree)
 
 
@@ -178,7 +178,8 @@ def record(config: Config, resolved: ResolvedConfig) -> Config:
 def check_resolved(config: ResolvedConfig) -> None:
     """Raise UserError for what can be configured but cannot be trained."""
     in_one_process = config.transport.name == "local" and config.learners == 1 and not config.evaluation.enabled
-    for key, name in [("env", config.env.id), ("network", config.network.name), ("loss", config.loss.name)]:
+    environments = [("env", task.id) for task in config.env.each_task]
+    for key, name in [*environments, ("network", config.network.name), ("loss", config.loss.name)]:
         if name.startswith("__main__:") and not in_one_process:
             raise UserError(f"{key}: another process cannot import the script; put {name} in a module of its own")
     if config.gateway.address is not None:
@@ -186,6 +187,7 @@ def check_resolved(config: ResolvedConfig) -> None:
             raise UserError("transport=local is one process; gateway.address needs transport=shared_memory")
         return
     actors, batch = config.actors, config.learner.batch_size
+    check_tasks_fit(config)
     if actors.count == 0:
         raise UserError("actors.count=0 leaves no actor to play; set gateway.address, so that others can join")
     needed, room = batch // actors.envs, actors.count * actors.slots
@@ -194,6 +196,16 @@ def check_resolved(config: ResolvedConfig) -> None:
             f"learner.batch_size={batch} joins {needed} unrolls of {actors.envs} environments, but "
             f"actors.count={actors.count} with actors.slots={actors.slots} can have only {room} ready: raise one of "
             "these, or actors.envs"
+        )
+
+
+def check_tasks_fit(config: ResolvedConfig) -> None:
+    """Raise UserError if there are more tasks than environments to play them."""
+    tasks, played = len(config.env.tasks), config.learners * config.actors.count * config.actors.envs
+    if 0 < played < tasks:
+        raise UserError(
+            f"env.tasks: {tasks} tasks need as many environments, but actors.count={config.actors.count} with "
+            f"actors.envs={config.actors.envs} makes {played}: raise one of these"
         )
 
 
@@ -232,6 +244,11 @@ def evaluation_envs(env: EnvConfig, envs_of_an_actor: int) -> int:
     Where each is a process (`async`), not more than an actor has.
     """
     return envs_of_an_actor if env.vectorization == "async" else MOST_EVALUATION_ENVS
+
+
+def environments_for(episodes: int, tasks: int, most: int) -> int:
+    """Return how many environments play so many episodes of each task: at most `most`, but one of each task."""
+    return max(1, min(most // tasks, episodes)) * tasks
 
 
 def address_of_learner(address: str | None, index: int) -> str | None:

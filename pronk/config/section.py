@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
 
+from pronk.config.errors import nearest
+
 
 class Section(BaseModel):
     """A section of the configuration. Immutable; unknown keys are refused. The docstring of a field explains it."""
@@ -68,6 +70,35 @@ def _as_entry(entry: Any) -> dict[str, Any]:
         case dict() if len(entry) == 1 and isinstance(next(iter(entry)), str):
             return check_plain(entry)
     raise ValueError(f"{entry!r} does not fit; write a name, or {{name: {{argument: value}}}}, such as {{resize: 84}}")
+
+
+TASK_KEYS = ("name", "id", "game", "kwargs", "wrappers")
+
+
+def as_tasks(value: Any) -> Any:
+    """Turn a list of ids and mappings into a list of mappings; raise ValueError for anything else."""
+    if not isinstance(value, list):
+        raise ValueError(f"{value!r} is not a list of tasks, such as [CartPole-v1, {{id: Acrobot-v1}}]")
+    return [_as_task(entry) for entry in value]
+
+
+def _as_task(entry: Any) -> Any:
+    if isinstance(entry, BaseModel):
+        return entry
+    if isinstance(entry, str) and entry:
+        return {"id": entry}
+    if not isinstance(entry, dict):
+        raise ValueError(f"{entry!r} is not a task; write an id, or keys such as {{id: Acrobot-v1, name: swing}}")
+    for key in entry:
+        if key not in TASK_KEYS:
+            raise ValueError(f"a task has no key {key!r}{nearest(str(key), TASK_KEYS)}; it has {', '.join(TASK_KEYS)}")
+    return entry
+
+
+def tasks_label(first: str, count: int) -> str:
+    """Return a short name of several tasks: `pong and 3 more tasks`."""
+    others = count - 1
+    return f"{first} and {others} more task{'s' if others > 1 else ''}" if others else first
 
 
 Auto = Literal["auto"]

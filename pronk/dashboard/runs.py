@@ -24,13 +24,13 @@ def find(folder: Path) -> dict[str, Path]:
 def overview(path: Path) -> dict[str, Any]:
     """A row in the table of runs."""
     run = Run(path)
-    env, settings = section(run.config, "env"), section(run.config, "run")
+    settings = section(run.config, "run")
     description = run.config.get("description")
     best, sparks = returns(path, stamp(path / "metrics.jsonl"))
     return {
         "state": run.state,
         "failure": run.failure,
-        "env": env.get("game") or env.get("id"),
+        "env": run.environment,
         "description": description if isinstance(description, str) else None,
         "seed": settings.get("seed"),
         "total_steps": number(settings.get("total_steps")),

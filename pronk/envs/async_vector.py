@@ -82,9 +82,17 @@ class AsyncVector:
 
     def step(self, action: Array) -> Step:
         """Play one action in each environment."""
+        self.start_step(action)
+        return self.finish_step()
+
+    def start_step(self, action: Array) -> None:
+        """Send the actions; `finish_step` waits for the answers. Vectors of several tasks step at the same time."""
         self._action[...] = action
         for process in self._processes:
             process.send(STEP)
+
+    def finish_step(self) -> Step:
+        """Wait for the answers to `start_step`."""
         return self._wait_for_all()
 
     def close(self) -> None:

@@ -64,21 +64,45 @@ GYMNASIUM = "pronk.envs.gymnasium_ids:make"
 TIMEOUT_SHARE = 0.8
 
 
-def make_env(config: Config | ResolvedConfig, count: int) -> VectorEnv:
-    """Make the configured environments, with the extra inputs that the configured network asks for."""
-    settings = played_as(config.env)
-    name = settings.id
-    own = maker_of_kind(name)
-    make: Callable[..., VectorEnv] = load(own or GYMNASIUM)
-    if own:
-        env = make(settings, count)
-        if name != config.env.id:
-            from pronk.envs.ale_ids import describe_change
+def make_env(config: Config | ResolvedConfig, count: int, first: int = 0, task: str | None = None) -> VectorEnv:
+    """Make the configured environments, with the extra inputs that the configured network asks for.
 
-            env.spec = dataclasses.replace(env.spec, notes=(describe_change(config.env, settings),))
+    Args:
+        config: of the run.
+        count: of environments.
+        first: with `env.tasks`, the number of the first of them in the run: tasks are dealt by these numbers.
+        task: with `env.tasks`, all environments play this one.
+    """
+    timeout = TIMEOUT_SHARE * config.actors.timeout_seconds
+    if config.env.tasks:
+        from pronk.envs.tasks import make_tasks
+
+        env: VectorEnv = make_tasks(config.env, count, timeout, first, task)
     else:
-        env = make(settings, count, TIMEOUT_SHARE * config.actors.timeout_seconds)
+        refuse_task(task)
+        env = make_vector(config.env, count, timeout)
     return with_extra_inputs(env, config)
+
+
+def refuse_task(task: str | None) -> None:
+    """Raise `UserError` if a task was asked for where there are none."""
+    if task is not None:
+        raise UserError(f"task {task!r}: the run has one task, env.id; env.tasks names several")
+
+
+def make_vector(config: EnvConfig, count: int, timeout: float) -> VectorEnv:
+    """Make environments of one task. `timeout`: seconds that one in a process may take."""
+    settings = played_as(config)
+    own = maker_of_kind(settings.id)
+    make: Callable[..., VectorEnv] = load(own or GYMNASIUM)
+    if own is None:
+        return make(settings, count, timeout)
+    env = make(settings, count)
+    if settings.id != config.id:
+        from pronk.envs.ale_ids import describe_change
+
+        env.spec = dataclasses.replace(env.spec, notes=(describe_change(config, settings),))
+    return env
 
 
 def maker_of_kind(name: str) -> str | None:
@@ -100,6 +124,12 @@ def played_as(config: EnvConfig) -> EnvConfig:
     return config
 
 
+def games_of(config: EnvConfig) -> list[str | None]:
+    """Return the Atari game of each task; None for tasks that are none."""
+    played = [played_as(task) for task in config.each_task]
+    return [task.game if task.id == "atari" else None for task in played]
+
+
 def with_extra_inputs(env: VectorEnv, config: Config | ResolvedConfig) -> VectorEnv:
     """Add the last action and the last reward to the observations, where the network asks for them."""
     if config.network.last_action or config.network.last_reward:
@@ -110,16 +140,17 @@ def with_extra_inputs(env: VectorEnv, config: Config | ResolvedConfig) -> Vector
 
 
 def probe_spec(config: Config | ResolvedConfig) -> EnvSpec:
-    """Return the spec of the configured environment. One is made, tried and closed again.
+    """Return the spec of the configured environment. One is made, of each task, tried and closed again.
 
     It is also stepped once, so that an environment of the old gym API is refused before the run starts. All else that
     an environment may raise is left to the actors, which report it and may try again.
     """
     if config.env.vectorization == "async":
         config = config.replace({"env.vectorization": "sync"})  # one environment needs no process of its own
-    env = make_env(config, 1)
+    tasks = config.env.each_task
+    env = make_env(config, len(tasks))
     try:
-        if not maker_of_kind(config.env.id):
+        if any(not maker_of_kind(task.id) for task in tasks):
             try_once(env)
         return env.spec
     finally:
@@ -127,11 +158,11 @@ def probe_spec(config: Config | ResolvedConfig) -> EnvSpec:
 
 
 def try_once(env: VectorEnv) -> None:
-    """Reset one environment and play one action; raise only what is a mistake of the user, or a time-out."""
+    """Reset the environments and play one action; raise only what is a mistake of the user, or a time-out."""
     action = env.spec.action.array
     try:
-        env.reset([0])
-        env.step(np.zeros((1, *action.shape), action.dtype))
+        env.reset([0] * env.count)
+        env.step(np.zeros((env.count, *action.shape), action.dtype))
     except (UserError, TimeoutError):
         raise
     except Exception:

@@ -119,6 +119,31 @@ def clip(env: gym.Env, high: float, low: float | None = None) -> gym.Env:
     return _some_change(Entries(env, change_of))
 
 
+def pad(env: gym.Env, shape: list[int]) -> gym.Env:
+    """Append zeros to every array with as many axes as `shape`, so that it has this shape.
+
+    Tasks of one set of weights need observations of one shape: MinAtar's games have 4 to 10 channels.
+    """
+    if not (isinstance(shape, list) and shape and all(type(size) is int and size > 0 for size in shape)):
+        raise UserError(f"shape must be a list of sizes, such as [10, 10, 10], got {shape!r}")
+
+    def change_of(path: str, space: gym.spaces.Box) -> tuple[gym.spaces.Box, Change] | None:
+        if len(space.shape) != len(shape):
+            return None
+        if any(size > wanted for size, wanted in zip(space.shape, shape, strict=True)):
+            raise UserError(f"{path} has the shape {list(space.shape)}, which does not fit into {shape}")
+        inside = tuple(slice(size) for size in space.shape)
+
+        def padded(array: Array) -> Array:
+            filled = np.zeros(shape, space.dtype)
+            filled[inside] = array
+            return filled
+
+        return _box(padded(space.low), padded(space.high)), padded
+
+    return _some_change(Entries(env, change_of))
+
+
 def _some_change(env: Entries) -> gym.Env:
     if not env.changed:
         raise UserError(f"the observation has no numbers that it could change: {env.observation_space}")

@@ -16,11 +16,12 @@ import numpy as np
 from pronk.config import EnvConfig, ResolvedConfig
 from pronk.config.named import find
 from pronk.envs.atari import AtariVector
-from pronk.envs.base import VectorEnv, maker_of_kind, played_as, with_extra_inputs
+from pronk.envs.base import VectorEnv, maker_of_kind, played_as, refuse_task, with_extra_inputs
 from pronk.envs.catch import boards
 from pronk.envs.gymnasium_ids import creator_of, make_vector, maker_of, single_creator, vector_creator
 from pronk.envs.gymnasium_vector import adapt
 from pronk.envs.sync_vector import SyncVector
+from pronk.envs.tasks import TaskVector, dealt_tasks, settings_of
 from pronk.types import Array, Failure, UserError
 
 RGB = "rgb_array"
@@ -40,14 +41,42 @@ class Filmed(NamedTuple):
     """Steps per second at which it is natural to watch."""
 
 
-def make_filmed(config: ResolvedConfig, count: int) -> Filmed:
-    """Make the configured environments in this process, with pictures if they can be drawn."""
+def make_filmed(config: ResolvedConfig, count: int, task: str | None = None) -> Filmed:
+    """Make the configured environments in this process, with pictures if they can be drawn.
+
+    With several tasks, all environments play `task`, or they are dealt to the tasks in order.
+    """
+    if config.env.tasks:
+        filmed = filmed_tasks(config.env, count, task)
+    else:
+        refuse_task(task)
+        filmed = filmed_one(played_as(config.env), count)
+    return filmed._replace(env=with_extra_inputs(filmed.env, config))
+
+
+def filmed_one(config: EnvConfig, count: int) -> Filmed:
+    """Make environments of one task."""
     makers = {"catch": filmed_catch, "atari": filmed_atari}
     makers |= {"envpool": filmed_envpool, "pettingzoo": filmed_teams}
-    settings = played_as(config.env)
-    kind = settings.id.partition(":")[0] if maker_of_kind(settings.id) else ""
-    filmed = makers.get(kind, filmed_gymnasium)(settings, count)
-    return filmed._replace(env=with_extra_inputs(filmed.env, config))
+    kind = config.id.partition(":")[0] if maker_of_kind(config.id) else ""
+    return makers.get(kind, filmed_gymnasium)(config, count)
+
+
+def filmed_tasks(config: EnvConfig, count: int, task: str | None) -> Filmed:
+    """Make environments of several tasks side by side."""
+    settings, _ = settings_of(config)
+    played = dealt_tasks(config, count, 0, task)
+    each = {
+        index: filmed_one(settings[index], int(np.count_nonzero(played == index)))
+        for index in np.unique(played).tolist()
+    }
+
+    def look() -> list[Any]:
+        pictures = {index: iter(filmed.look()) for index, filmed in each.items()}
+        return [next(pictures[index]) for index in played.tolist()]
+
+    env = TaskVector({index: filmed.env for index, filmed in each.items()}, played, config)
+    return Filmed(env, look, max(filmed.fps for filmed in each.values()))
 
 
 def filmed_catch(config: EnvConfig, count: int) -> Filmed:

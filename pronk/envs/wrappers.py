@@ -29,6 +29,7 @@ TABLE = {
     "flatten": "pronk.envs.entries:flatten",
     "normalise": "pronk.envs.entries:normalise",
     "clip": "pronk.envs.entries:clip",
+    "pad": "pronk.envs.entries:pad",
     "time_limit": "pronk.envs.stacking:time_limit",
 }
 DEFAULT = [{"auto": None}]

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import csv
 import functools
+import statistics
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -42,3 +44,21 @@ def human_normalised(game: str, score: float) -> float | None:
     if reference is None:
         return None
     return (score - reference.random) / (reference.human - reference.random)
+
+
+def human_normalised_summary(games: Sequence[str | None], scores: Sequence[float | None]) -> dict[str, float]:
+    """Return the mean, median and capped mean of the normalised scores of several games.
+
+    Capped: what is beyond a human counts as 1, so that a few easy games do not decide. Games without a known human
+    score are left out; the result is empty before each of the others has a score, or where there are none.
+    """
+    known = [(game, score) for game, score in zip(games, scores, strict=True) if game and game in references()]
+    found = [None if score is None else human_normalised(game, score) for game, score in known]
+    values = [value for value in found if value is not None]
+    if not values or len(values) < len(known):
+        return {}
+    return {
+        "human_normalised": statistics.fmean(values),
+        "human_normalised_median": statistics.median(values),
+        "human_normalised_capped": statistics.fmean(min(1.0, value) for value in values),
+    }

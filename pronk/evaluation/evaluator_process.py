@@ -59,7 +59,7 @@ def evaluate(
     channel: Channel, config: Any, env: Any, task: Evaluate, policy_seed: int, seeds: list[int]
 ) -> dict[str, Any]:
     """Play the episodes with one checkpoint; return a line of eval.jsonl."""
-    from pronk.evaluation.playing import play_episodes, restored_policy
+    from pronk.evaluation.playing import flat, play_episodes, restored_policy, with_games
     from pronk.runs.checkpoint import load_checkpoint
 
     began = reported = time.monotonic()
@@ -73,8 +73,8 @@ def evaluate(
     settings = config.evaluation
     state = load_checkpoint(Path(task.path))
     policy = restored_policy(config, env.spec, state, env.count, policy_seed, settings.deterministic)
-    played = play_episodes(env, policy, settings.episodes, seeds, report_alive)._replace(game=config.env.game).summary()
-    del played["interval"]  # it follows from the rest, and is not a number
+    evaluation = play_episodes(env, policy, settings.episodes, seeds, report_alive)
+    played = flat(with_games(evaluation, config.env).summary())
     metrics = state["metrics"]
     return {
         "wall_seconds": round(metrics["wall_seconds"], 3),  # of training, when the checkpoint was written

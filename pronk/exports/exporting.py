@@ -45,11 +45,20 @@ class Exported(NamedTuple):
     note: str
 
 
-def export(run: str | Path, to: str = "onnx", out: str | Path | None = None, *, best: bool = False) -> Exported:
+def export(
+    run: str | Path,
+    to: str = "onnx",
+    out: str | Path | None = None,
+    *,
+    best: bool = False,
+    task: str | None = None,
+) -> Exported:
     """Write a run's newest (or best) policy to one file, and a program that uses it beside the file.
 
     `to` is a name in FORMATS or `module:Class`. The file is RUN/export/policy.SUFFIX unless `out` names another.
-    Raises `Failure` where the exported policy differs from the trained one.
+    Of a run with several tasks the policy is the same for all; `task` (by default the first) is the one whose action
+    units it has, and on whose observations it is checked. Raises `Failure` where the exported policy differs from the
+    trained one.
     """
     make_format = find("export format", to, FORMATS)
     directory = find_run(str(run))
@@ -59,7 +68,7 @@ def export(run: str | Path, to: str = "onnx", out: str | Path | None = None, *, 
     if config.env.vectorization == "async":  # a few environments for a moment need no processes
         config = config.replace({"env.vectorization": "sync"})
     with user_code("the environment"):
-        env = make_env(config, ENVS)
+        env = make_env(config, ENVS, task=task or next(iter(config.env.task_names), None))
     try:
         network = restored_network(config, env.spec, state)
         policy = PlainPolicy(network, action_units(env), isinstance(env, LastInputs))
@@ -71,7 +80,7 @@ def export(run: str | Path, to: str = "onnx", out: str | Path | None = None, *, 
         env.close()
     difference = write_checked(form, policy, path, samples, facts(policy, config, state["metrics"]["env_steps"]))
     program = path.with_name(f"{path.stem}_{to.rpartition(':')[2].lower()}.py")
-    write_atomically(program, program_text(form, policy, path.name, config.env.game or config.env.id).encode())
+    write_atomically(program, program_text(form, policy, path.name, config.env.label).encode())
     return Exported(path, program, difference, ENVS * STEPS, policy.inputs, policy.outputs, form.note)
 
 
@@ -114,7 +123,7 @@ def facts(policy: PlainPolicy, config: ResolvedConfig, steps: int) -> str:
     return json.dumps(
         {
             "made_by": f"pronk {__version__}",
-            "environment": config.env.game or config.env.id,
+            "environment": config.env.label,
             "trained_steps": steps,
             "inputs": arrays(policy.inputs),
             "outputs": arrays(policy.outputs),

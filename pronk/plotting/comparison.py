@@ -14,7 +14,7 @@ from pronk.runs.reading import Run
 from pronk.types import UserError
 
 NOT_COMPARED = ("run.seed", "run.pause_steps", "description")
-ENVIRONMENT = ("env.id", "env.game", "env.kwargs")  # what is played; these and the keys below them
+ENVIRONMENT = ("env.id", "env.game", "env.kwargs", "env.tasks")  # what is played; these and the keys below them
 MOST_KEYS = 3  # in a label
 MISSING = "(none)"
 
@@ -106,8 +106,8 @@ def distinct_environments(runs: Sequence[Run], apart_from: Sequence[str] = ()) -
 
 
 def environment_of(run: Run) -> str:
-    """Its game, or its environment's id."""
-    return str(run.settings.get("env.game") or run.settings.get("env.id") or run.name)
+    """Its game, its environment's id, or its tasks."""
+    return run.environment or str(run.settings.get("env.id") or run.name)
 
 
 def is_environment(key: str) -> bool:

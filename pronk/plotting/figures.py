@@ -55,6 +55,8 @@ CENTRE_NAMES = {"mean": "mean", "iqm": "interquartile mean"}
 BAND_NAMES = {"range": "range", "std": "standard deviation", "bootstrap": "95% bootstrap interval"}
 USUAL_SMOOTH = 0.05
 MARKS = 6  # on a line
+MOST_TASKS = 12  # that have a panel each
+MOST_IN_ROW = 4  # small panels
 EVALUATED: dict[str, Any] = {"linestyle": (0, (2, 2)), "linewidth": 0.9, "markersize": 4.5, "markerfacecolor": "white"}
 EVALUATION_MARKS = 50  # of a group, at most about
 
@@ -130,8 +132,14 @@ def styled() -> contextlib.AbstractContextManager[None]:
 def wanted_cells(groups: list[Group], options: Options) -> list[tuple[str, str]]:
     """The panels that are asked for, each for every environment: (name, environment)."""
     environments = list(dict.fromkeys(group.environment for group in groups))
-    usual = USUAL if len(environments) == 1 else ("return",)
+    usual = ("return", *task_panels(groups), *USUAL[1:]) if len(environments) == 1 else ("return",)
     return [(name, environment) for name in options.only or usual for environment in environments]
+
+
+def task_panels(groups: list[Group]) -> list[str]:
+    """Return a panel for the return of each task, if there are several tasks, but not too many."""
+    names = dict.fromkeys(f"{RETURN}/{task}" for group in groups for run in group.runs for task in run.tasks)
+    return list(names)[:MOST_TASKS]
 
 
 def cells_of(groups: list[Group], options: Options) -> list[tuple[str, str]]:
@@ -158,7 +166,8 @@ def has_values(groups: list[Group], name: str, environment: str) -> bool:
 def panel_of(name: str, groups: list[Group]) -> Panel:
     """Return a panel by its short name, or by the name of any metric."""
     known = {metric for group in groups for run in group.runs for metric in (*run.metrics[0], *run.last)}
-    panel = PANELS.get(name, Panel(name, name.replace("_", " ").capitalize()))
+    task = name.partition(f"{RETURN}/")[2]
+    panel = PANELS.get(name, Panel(name, task or name.replace("_", " ").capitalize()))
     if panel.metric not in known:
         choices = [*PANELS, *sorted(known - {panel.metric for panel in PANELS.values()} - set(AXES.values()))]
         raise UserError(f"no metric {name!r}{nearest(name, choices)}; there are {', '.join(choices)}")
@@ -166,10 +175,13 @@ def panel_of(name: str, groups: list[Group]) -> Panel:
 
 
 def one_over_the_rest(figure: Figure, count: int) -> list[Axes]:
-    """A wide panel, and small ones below it."""
-    figure.set_size_inches(7.2, 5.0)
-    grid = figure.add_gridspec(2, count - 1, height_ratios=(1.7, 1.0))
-    return [figure.add_subplot(grid[0, :]), *(figure.add_subplot(grid[1, i]) for i in range(count - 1))]
+    """A wide panel, and small ones below it, in one row or several."""
+    rows = -(-(count - 1) // MOST_IN_ROW)
+    columns = -(-(count - 1) // rows)
+    figure.set_size_inches(7.2, 3.15 + 1.85 * rows)
+    grid = figure.add_gridspec(1 + rows, columns, height_ratios=(1.7, *[1.0] * rows))
+    wide = figure.add_subplot(grid[0, :])
+    return [wide, *(figure.add_subplot(grid[1 + i // columns, i % columns]) for i in range(count - 1))]
 
 
 def side_by_side(figure: Figure, count: int, columns: int) -> list[Axes]:
@@ -213,7 +225,8 @@ def fill(
     options: Options,
 ) -> None:
     """One panel: a thin line for every seed, a thick one for their centre, a band around it."""
-    averaged = panel.metric in (RETURN, "episode_length")
+    metric, _, task = panel.metric.partition("/")
+    averaged = metric in (RETURN, "episode_length")
     smooth = options.smooth if options.smooth is not None else 0.0 if averaged else USUAL_SMOOTH
     for index, group in enumerate(groups):
         look = looks[group.label]
@@ -238,19 +251,20 @@ def fill(
     axis.set_xlabel(unit[1].capitalize())
     axis.margins(x=0.01)
     axis.set_xlim(left=0)
-    if panel.metric == RETURN:
+    if metric == RETURN:
         for group in groups:
-            mark_evaluations(axis, evaluations_of(group, options.x, unit[0]), looks[group.label])
-        goal_line(axis, groups)
+            mark_evaluations(axis, evaluations_of(group, options.x, unit[0], task), looks[group.label])
+        if not task:
+            goal_line(axis, groups)
     elif panel.metric in ("steps_per_second", "policy_lag", "learner_waits", "episode_length"):
         axis.set_ylim(bottom=0)
     if panel.metric == "steps_per_second":
         axis.yaxis.set_major_formatter(lambda value, _: f"{value / 1000:g}k" if value >= 1000 else f"{value:g}")
 
 
-def evaluations_of(group: Group, x: str, scale: float = 1.0) -> list[Curve]:
-    """Return the curves of evaluations, one for each seed that was evaluated."""
-    curves = [curve_of(run.evaluations, AXES[x], "mean") for run in group.runs]
+def evaluations_of(group: Group, x: str, scale: float = 1.0, task: str = "") -> list[Curve]:
+    """Return the curves of evaluations, one for each seed that was evaluated; of one task, if it is named."""
+    curves = [curve_of(run.evaluations, AXES[x], f"mean/{task}" if task else "mean") for run in group.runs]
     return [(places / scale, means) for places, means in curves if len(places)]
 
 

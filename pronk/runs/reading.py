@@ -22,6 +22,7 @@ import yaml
 from pronk.config import Config, plain_yaml, read_yaml
 from pronk.config.errors import nearest
 from pronk.config.renamed import rename_keys
+from pronk.config.section import tasks_label
 from pronk.config.trees import flat
 from pronk.runs import json_lines
 from pronk.types import UserError
@@ -62,6 +63,24 @@ class Run:
         defaults = default_config()
         tree = self.config or read_yaml(self.path / "config.yaml")
         return {**flat(defaults), **flat(rename_keys(tree, defaults)[0])}
+
+    @property
+    def environment(self) -> str | None:
+        """What it plays, in a few words; None where its configuration does not say."""
+        env = self.config.get("env")  # not validated: it may be of another version, or anything
+        if not isinstance(env, dict):
+            return None
+        alone = env.get("game") or env.get("id")
+        tasks = env.get("tasks")
+        if not isinstance(tasks, list) or not tasks:
+            return alone
+        first = tasks[0] if isinstance(tasks[0], dict) else {"id": tasks[0]}
+        return tasks_label(str(first.get("name") or first.get("game") or first.get("id") or alone), len(tasks))
+
+    @cached_property
+    def tasks(self) -> tuple[str, ...]:
+        """The names of its tasks, as its metrics have them; empty if there is one."""
+        return tuple(name.partition("/")[2] for name in self.last if name.startswith("episode_return/"))
 
     @cached_property
     def metrics(self) -> list[dict[str, Any]]:

@@ -53,6 +53,8 @@ def table(scores: dict[str, Any]) -> str:
         how = "most probable actions" if evaluation["deterministic"] else "sampled actions"
         rows.append(("mean return", f"{plus_minus(evaluation)} over {evaluation['episodes']} episodes, {how}"))
         rows.append(("min, max", f"{evaluation['min']:.1f}, {evaluation['max']:.1f}"))
+        tasks = [name.removeprefix("mean/") for name in evaluation if name.startswith("mean/")]
+        rows += [(task, f"{evaluation[f'mean/{task}']:.1f} +/- {evaluation[f'std/{task}']:.1f}") for task in tasks]
         if "human_normalised" in evaluation:
             rows.append(("human-normalised", f"{evaluation['human_normalised']:.0%}"))
     minutes, seconds = divmod(round(training["wall_seconds"]), 60)

@@ -81,7 +81,7 @@ def gather(directory: RunDirectory, folder: Path, name: str, best: bool, episode
 
     state = checkpoint_of(directory, best)
     config = recorded(state["config"])
-    environment = config.env.game or config.env.id
+    environment = config.env.label
     exported = export(directory.path, "safetensors", folder / "model.safetensors", best=best)
     scores = {
         "training": {key: state["metrics"][key] for key in ("env_steps", "updates", "episodes", "wall_seconds")},
@@ -97,15 +97,20 @@ def gather(directory: RunDirectory, folder: Path, name: str, best: bool, episode
 
 def evaluation_of(directory: RunDirectory, steps: int, best: bool, episodes: int) -> dict[str, Any] | None:
     """The run's own evaluation of this checkpoint; else play now. None where neither is wanted."""
-    from pronk.evaluation.playing import evaluate
+    from pronk.evaluation.playing import evaluate, flat
 
     known = [line for line in Run(directory.path).evaluations if line.get("env_steps") == steps]
     if known:
-        return {key: known[-1][key] for key in SCORES if key in known[-1]}
+        return scores_in(known[-1])
     if episodes == 0:
         return None
-    summary = evaluate(directory.path, episodes, best=best).summary()
-    return {key: summary[key] for key in SCORES if key in summary} | {"deterministic": False}
+    return scores_in(flat(evaluate(directory.path, episodes, best=best).summary())) | {"deterministic": False}
+
+
+def scores_in(line: dict[str, Any]) -> dict[str, Any]:
+    """Return what a line of eval.jsonl says of the returns; a task's have its name after a slash."""
+    names = sorted(line, key=lambda name: "/" in name)  # those of tasks last
+    return {name: line[name] for name in names if name.partition("/")[0] in SCORES}
 
 
 def send(folder: Path, repo: str, public: bool) -> str:

@@ -14,6 +14,7 @@ from rich.text import Text
 
 SPARKS = "▁▂▃▄▅▆▇█"
 SPARK_WIDTH = 40
+MOST_TASKS = 12  # whose returns are shown
 
 
 class Display:
@@ -61,6 +62,8 @@ class Display:
         goal = f" of {self._goal:g}" if self._goal is not None else ""
         shown = "none yet" if line["episode_return"] is None else f"{line['episode_return']:.1f}{goal}"
         body.add_row("return", Text.assemble((f"{shown:<18}", "bold green"), (sparkline(self._returns), "green")))
+        if tasks := task_returns(line):
+            body.add_row("tasks", Text(tasks, "green"))
         body.add_row("speed", f"{line['steps_per_second']:,.0f} steps/s, {line['updates']:,} updates")
         body.add_row("lag", f"{line['policy_lag'] or 0:.1f} updates, entropy {line['entropy'] or 0:.3f}")
         body.add_row("queue", f"{line['queue']:.0%} full: {who_waits(line)}")
@@ -88,6 +91,7 @@ class PlainLines:
             return
         self._printed = now
         value = "-" if line["episode_return"] is None else f"{line['episode_return']:.1f}"
+        value += f" ({tasks})" if (tasks := task_returns(line)) else ""
         self._console.print(
             f"{self._title}: {progress(line, self._total)}, return {value}, {line['steps_per_second']:,.0f} steps/s, "
             f"lag {line['policy_lag'] or 0:.1f}, {who_waits(line)}",
@@ -102,6 +106,15 @@ class PlainLines:
     def note(self, name: str, text: str) -> None:
         """Always printed."""
         self._console.print(f"{self._title}: {name}: {text}", highlight=False, soft_wrap=True)
+
+
+def task_returns(line: dict[str, Any]) -> str:
+    """`pong 20.1, breakout 351.4, ...`; empty if there is one task."""
+    prefix = "episode_return/"
+    values = {name.removeprefix(prefix): value for name, value in line.items() if name.startswith(prefix)}
+    shown = [f"{name} {'-' if value is None else format(value, '.1f')}" for name, value in values.items()]
+    more = [f"and {len(shown) - MOST_TASKS} more"] if len(shown) > MOST_TASKS else []
+    return ", ".join(shown[:MOST_TASKS] + more)
 
 
 def evaluation(line: dict[str, Any]) -> str:

@@ -10,7 +10,11 @@ from pathlib import Path
 from typing import Any
 
 NOT_CURVES = ("env_steps", "wall_seconds")
-EVALUATION_CURVES = ("mean", "std", "min", "max", "mean_length", "human_normalised", "seconds")
+# A task's has its name after a slash.
+EVALUATION_CURVES = (
+    *("mean", "std", "min", "max", "mean_length", "seconds"),
+    *("human_normalised", "human_normalised_median", "human_normalised_capped"),
+)
 
 
 class TensorBoard:
@@ -46,7 +50,8 @@ class TensorBoard:
 
     def evaluated(self, line: dict[str, Any]) -> None:
         """The same, at the step of the checkpoint that was evaluated."""
-        self._points("eval", line, [name for name in EVALUATION_CURVES if line.get(name) is not None])
+        names = [name for name in line if name.partition("/")[0] in EVALUATION_CURVES]
+        self._points("eval", line, [name for name in names if line[name] is not None])
 
     def _points(self, group: str, line: dict[str, Any], names: list[str]) -> None:
         values = [self._summary.Value(tag=f"{group}/{name}", simple_value=line[name]) for name in names]

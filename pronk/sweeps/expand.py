@@ -312,7 +312,7 @@ def parse_file(tree: dict[str, Any], section: str, document: type[Section], sour
         raise UserError(f"{source}: {explain_validation_error(error, document)}") from None
     base = tree.get("base")
     fixed = flat({key: value for key, value in tree.items() if key not in ("base", section)})
-    if base is None and not {"env", "env.id"} & fixed.keys():
+    if base is None and not {"env", "env.id", "env.tasks"} & fixed.keys():
         raise UserError(f"{source}: base is missing: a preset, a Gymnasium id or a YAML file to build on")
     return Parsed(options, None if base is None else str(base), fixed)
 

@@ -28,7 +28,6 @@ def validate_unroll(unroll: Unroll, specs: Tree, newest: int) -> None:
             between(array, 0, spec.words, name)
     between(unroll.discount, 0, 1, "discount")
     between(unroll.version, 0, newest, "version")
-    between(unroll.task, 0, None, "task")
     between(unroll.environment, 0, None, "environment")
     between(unroll.episode_length, 0, None, "episode_length")
     if specs["action"].categories:

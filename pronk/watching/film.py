@@ -44,11 +44,14 @@ class View:
     score: float = 0.0
     over: bool = False
     """Its last episode has ended; its picture stays."""
+    task: str = ""
+    """Its name, if there are several."""
 
     @property
     def caption(self) -> str:
         """The text above the picture."""
-        return f"episode {self.episode}   step {self.step:,}   score {score_text(self.score)}"
+        task = f"{self.task}   " if self.task else ""
+        return f"{task}episode {self.episode}   step {self.step:,}   score {score_text(self.score)}"
 
 
 def score_text(value: float) -> str:

@@ -57,12 +57,14 @@ def watch(
     best: bool = False,
     seed: int = 1,
     text: bool = False,
+    task: str | None = None,
     say: Say = print,
     progress: Callable[[Scene], None] = lambda scene: None,
 ) -> Watched:
     """Let a run's agent play: into a film (`video`, .mp4 or .gif), else in a window, else as text through `say`.
 
-    `grid` environments are played side by side, `steps` ends it early, `width` is in pixels, of the whole picture.
+    `grid` environments are played side by side, `steps` ends it early, `width` is in pixels, of the whole picture. Of a
+    run with several tasks, `task` is played, or the environments play one after the other.
     """
     check_numbers(episodes=episodes, grid=grid, steps=steps, fps=fps, width=width)
     if seed < 0:
@@ -73,7 +75,7 @@ def watch(
     no_window = why_no_window()
     as_text = target is None and (text or no_window is not None)
     count = 1 if as_text else min(episodes, grid or MOST_VIEWS)
-    with playing(run, count, episodes, steps, deterministic, best, seed) as (scenes, filmed):
+    with playing(run, count, episodes, steps, deterministic, best, seed, task) as (scenes, filmed):
         opening = next(scenes)
         drawable = all(is_picture(view.picture) for view in opening.views)
         if target and not drawable:
@@ -117,7 +119,14 @@ def check_numbers(**numbers: float | None) -> None:
 
 @contextlib.contextmanager
 def playing(
-    run: str | Path, count: int, episodes: int, steps: int | None, deterministic: bool, best: bool, seed: int
+    run: str | Path,
+    count: int,
+    episodes: int,
+    steps: int | None,
+    deterministic: bool,
+    best: bool,
+    seed: int,
+    task: str | None = None,
 ) -> Iterator[tuple[Iterator[Scene], Filmed]]:
     """Play a run's agent in `count` environments, which are closed when the block is left."""
     import torch
@@ -133,7 +142,7 @@ def playing(
     draw_without_screen()
     policy_seed, env_seeds = evaluation_seeds(seed, count)
     with user_code("the environment"):
-        filmed = make_filmed(config, count)
+        filmed = make_filmed(config, count, task)
     try:
         policy = restored_policy(config, filmed.env.spec, state, filmed.env.count, policy_seed, deterministic)
         yield scenes_of(filmed, policy, episodes, env_seeds, steps), filmed
@@ -144,7 +153,8 @@ def playing(
 def scenes_of(filmed: Filmed, policy: Any, episodes: int, seeds: list[int], steps: int | None) -> Iterator[Scene]:
     """Play until every view has shown its share of the episodes: its first, and every `count`-th after that."""
     env = filmed.env
-    views = [View(index + 1) for index in range(env.count)]
+    names = env.spec.tasks if len(env.spec.tasks) > 1 else ("",)
+    views = [View(index + 1, task=names[task]) for index, task in enumerate(env.task)]
     with user_code("the environment"):
         step = env.reset(seeds)
         look_at(views, filmed)
@@ -221,13 +231,13 @@ def numbers(array: Array) -> str:
     return " ".join(f"{value:.4g}" for value in np.atleast_1d(array).reshape(-1).tolist())
 
 
-def film_final(run: Path, say: Say) -> Path | None:
-    """Film an episode of the final policy into the run's directory. A failure is reported, not raised."""
+def film_final(run: Path, say: Say, tasks: int = 1) -> Path | None:
+    """Film an episode of each task into the run's directory, of nine at most. A failure is reported, not raised."""
     folder = run / "videos"
     target = folder / f"final.{'mp4' if can_mp4() else 'gif'}"
     try:
         folder.mkdir(exist_ok=True)
-        return watch(run, target, steps=FINAL_STEPS).video
+        return watch(run, target, steps=FINAL_STEPS, episodes=min(tasks, MOST_VIEWS)).video
     except (UserError, Failure, OSError) as error:
         say(f"run.video: no clip: {error}")
         with contextlib.suppress(OSError):

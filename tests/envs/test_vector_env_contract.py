@@ -34,6 +34,12 @@ IMPLEMENTATIONS = {
     "same_step_batched": {"env": {"id": "scripted:SameStepClock", "kwargs": {"batched": True}}},
     "random_state": {"env": {"id": "scripted:Legacy"}},
     "masked": {"env": {"id": "scripted:Sampled", "kwargs": {"action": "multi_discrete", "masked": True}}},
+    "tasks": {"env": {"tasks": ["scripted:Clock", "scripted:NextStepClock"]}},
+    "tasks_async": {"env": {"vectorization": "async", "tasks": ["scripted:Clock", "scripted:SameStepClock"]}},
+    "tasks_observed": {
+        "env": {"tasks": ["scripted:Clock", "Clock-v0", "scripted:NextStepClock"], "task_observed": True},
+        "network": {"last_action": True, "last_reward": True},
+    },
     "last_inputs": {"env": {"id": "scripted:Clock"}, "network": {"last_action": True, "last_reward": True}},
     "last_inputs_real": {
         "env": {"id": "scripted:Sampled", "kwargs": {"observation": "tuple", "action": "box_grid"}},

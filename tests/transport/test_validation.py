@@ -50,6 +50,7 @@ def set_byte(array, value):
         ("version", lambda u: u.version.__setitem__(0, 4)),
         ("version", lambda u: u.version.__setitem__(1, -1)),
         ("task", lambda u: u.task.__setitem__(0, -1)),
+        ("task", lambda u: u.task.__setitem__(1, 1)),
         ("environment", lambda u: u.environment.__setitem__(0, -1)),
     ],
 )

@@ -9,6 +9,8 @@ const name = new URLSearchParams(location.search).get("run") ?? "";
 const PARTS = [[1, "the whole run"], [0.5, "the last half"], [0.1, "the last tenth"], [0.01, "the last hundredth"]];
 const KNOWN = new Set(["env_steps", "frames", "wall_seconds", "updates", "episodes", "episode_return", "episode_length", "steps_per_second", "policy_lag", "loss", "entropy", "learner_waits", "queue"]);
 
+const OF_TASK = "episode_return/"; // followed by the name of a task
+
 document.title = `${name} · Pronk`;
 byId("name").textContent = name;
 byId("compare").href = `/compare?run=${encodeURIComponent(name)}`;
@@ -55,8 +57,9 @@ function drawCurves() {
   charts.waits.show([line("learner waits for actors", "learner_waits"), line("slots filled: actors wait", "queue")], axis);
   charts.lag.show([line("mean", "policy_lag")], axis);
   drawEvaluation(axis, played);
+  drawTasks(axis);
   for (const key of metrics.names()) {
-    if (KNOWN.has(key)) continue;
+    if (KNOWN.has(key) || key.startsWith(OF_TASK)) continue;
     const own = `other ${key}`;
     charts[own] ??= new LineChart(byId("more"), { title: key.replaceAll("_", " "), height: 140 });
     charts[own].show([line("mean", key, { colour: 4 })], axis);
@@ -65,8 +68,21 @@ function drawCurves() {
   byId("sampled").textContent = metrics.sampled ? `${whole(metrics.length)} points of a longer record` : "";
 }
 
-// An evaluation that knows its steps only is placed on other axes by the nearest line of metrics.
-function evaluationLine() {
+// The return of each task, if there are several.
+function drawTasks(axis) {
+  const keys = metrics.names().filter((key) => key.startsWith(OF_TASK));
+  for (const key of keys) {
+    const task = key.slice(OF_TASK.length);
+    charts[key] ??= new LineChart(byId("tasks"), { title: task, height: 140 });
+    const played = evaluationLine(`/${task}`);
+    charts[key].show([line("recent episodes", key), ...(played ? [played] : [])], axis);
+  }
+  byId("h-tasks").parentElement.hidden = keys.length === 0;
+}
+
+// An evaluation that knows its steps only is placed on other axes by the nearest line of metrics. `of` ends the names of
+// a task's columns.
+function evaluationLine(of = "") {
   const steps = evaluation.column("env_steps");
   if (!steps.length) return null;
   const key = byId("axis").value;
@@ -78,7 +94,7 @@ function evaluationLine() {
     if (i < 0) i = from.length - 1;
     return key === "frames" && from[i] ? (step * to[i]) / from[i] : to[i];
   };
-  const [mean, std] = [evaluation.column("mean"), evaluation.column("std")];
+  const [mean, std] = [evaluation.column(`mean${of}`), evaluation.column(`std${of}`)];
   const edge = (sign) => mean.map((value, i) => (value === null ? null : value + sign * (std[i] ?? 0)));
   return { name: "evaluation", x: steps.map(across), y: mean, low: edge(-1), high: edge(1), dots: steps.length < 60, colour: 1 };
 }
