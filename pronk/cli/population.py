@@ -95,7 +95,8 @@ def show_outcome(outcome: Outcome) -> None:
     out.print(f"{headline} after {len(history.rounds)} rounds.", highlight=False)
     if result and best:
         settings = ", ".join(f"{key}={value}" for key, value in result["settings"].items())
-        text = f"Best: {best}, return {return_text(result['value'])}, {result['env_steps']:,} steps, {settings}"
+        metric = str(history.facts["metric"]).removeprefix("episode_").replace("_", " ")
+        text = f"Best: {best}, {metric} {return_text(result['value'])}, {result['env_steps']:,} steps, {settings}"
         out.print(Text(text), soft_wrap=True)
     share = history.startup_share()
     if share is not None:

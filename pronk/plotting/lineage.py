@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pronk.plotting.curves import curve_of
-from pronk.plotting.figures import AXES, COUNTS, RETURN, look_of, styled
+from pronk.plotting.figures import AXES, COUNTS, PANELS, RETURN, look_of, styled
 from pronk.runs.reading import Run, is_number, read_json
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def draw_population(folder: Path, title: str | None = None) -> Figure:
         looks = {name: look_of(number, marked=False) for number, name in enumerate(names)}
         ancestry = ancestry_of(content)
         draw_returns(axes[0], folder, content, looks, scale)
-        thicken_curve(axes[0], folder, ancestry, looks, scale)
+        thicken_curve(axes[0], folder, content, ancestry, looks, scale)
         for axis, key in zip(axes[1:], keys, strict=True):
             draw_setting(axis, key, rounds, looks, ancestry, scale)
         for axis in axes:
@@ -96,7 +96,7 @@ def ancestry_of(content: dict[str, Any]) -> list[Segment]:
 def draw_returns(axis: Axes, folder: Path, content: dict[str, Any], looks: dict[str, Any], scale: float) -> None:
     """Draw the return of every member, with an arrow from each member that was copied to its copy."""
     for name, look in looks.items():
-        x, y = curve_of(Run(folder / name).metrics, AXES["steps"], RETURN, 0.0)
+        x, y = curve_of(Run(folder / name).metrics, AXES["steps"], shown_metric(content))
         axis.plot(x / scale, y, **{**look, "linewidth": 1.3})
     rounds = content["rounds"]
     for before, after in itertools.pairwise(rounds):
@@ -105,7 +105,14 @@ def draw_returns(axis: Axes, folder: Path, content: dict[str, Any], looks: dict[
             ends = values.get(turn["parent"]), values.get(turn["name"])
             if turn["parent"] and all(map(is_number, ends)):
                 arrow(axis, before["until"] / scale, ends, looks[turn["name"]]["color"])
-    axis.set_title("Mean return of recent episodes; an arrow leads from a member that was copied to its copy")
+    metric = shown_metric(content)
+    what = PANELS["return"].title if metric == RETURN else metric.replace("_", " ").capitalize()
+    axis.set_title(f"{what}; an arrow leads from a member that was copied to its copy")
+
+
+def shown_metric(content: dict[str, Any]) -> str:
+    """Return the column of metrics.jsonl that members are compared by. Evaluations are in the same unit as returns."""
+    return RETURN if content["metric"] == "evaluation" else str(content["metric"])
 
 
 def arrow(axis: Axes, x: float, ends: tuple[Any, Any], colour: str) -> None:
@@ -120,9 +127,11 @@ def arrow(axis: Axes, x: float, ends: tuple[Any, Any], colour: str) -> None:
     axis.annotate("", xy=(x, ends[1]), xytext=(x, ends[0]), arrowprops=style, zorder=4)
 
 
-def thicken_curve(axis: Axes, folder: Path, ancestry: list[Segment], looks: dict[str, Any], scale: float) -> None:
+def thicken_curve(
+    axis: Axes, folder: Path, content: dict[str, Any], ancestry: list[Segment], looks: dict[str, Any], scale: float
+) -> None:
     for member, start, end in ancestry:
-        x, y = curve_of(Run(folder / member).metrics, AXES["steps"], RETURN, 0.0)
+        x, y = curve_of(Run(folder / member).metrics, AXES["steps"], shown_metric(content))
         inside = (x >= start) & (x <= end * 1.02)
         axis.plot(x[inside] / scale, y[inside], color=looks[member]["color"], **ANCESTRY)
 

@@ -187,7 +187,7 @@ class Evolution:
         options, env = self._population.options, self._population.config.env
         if options.scale != "auto":
             return options.scale[0], options.scale[1]
-        if options.metric == "human_normalised_capped":
+        if self._population.metric == "human_normalised_capped":
             return 0.0, 1.0
         known = references().get(env.game or "") if env.id == "atari" else None
         if known is not None:
@@ -221,7 +221,7 @@ class Evolution:
 
     def _train(self, current: Round) -> bool:
         """Train all members of a round. Return False if the user interrupted it."""
-        metric = self._population.options.metric
+        metric = self._population.metric
         records = [self._record(current, member) for member in range(len(current.members))]
         self._display.title = f"{self._population.name}, {self._progress(current)}"
 
@@ -267,7 +267,7 @@ class Evolution:
             needs_shared_disk=True,
         )
         record = Record(member, self._folder / turn.name, from_steps=before[-1].until if before else 0)
-        record.look(self._population.options.metric)
+        record.look(self._population.metric)
         outcome = Run(record.path).summary.get("outcome")
         if outcome == "solved" or (outcome == "finished" and record.steps >= current.until):
             record.state, record.lasted = outcome, turn.lasted
@@ -328,7 +328,7 @@ def open_history(population: Population, folder: Path) -> History:
     if (folder / FILE).is_file():
         return History.read(folder)
     options = population.options
-    facts = {"name": population.name, "metric": options.metric, "size": options.size, "priors": options.priors}
+    facts = {"name": population.name, "metric": population.metric, "size": options.size, "priors": options.priors}
     return History(folder, facts)
 
 

@@ -23,6 +23,8 @@ from pydantic import BeforeValidator, Field
 from pronk.config import Config, read_yaml, resolve
 from pronk.config.resolved import check_resolved
 from pronk.config.section import Auto, Fraction, NonNegative, Positive, Section
+from pronk.envs.base import games_of
+from pronk.evaluation.atari_scores import references
 from pronk.populations.rules import Prior, Rules, Settings, draw
 from pronk.runs.directory import plain_name
 from pronk.seeding import population_seed
@@ -80,9 +82,10 @@ class Options(Section):
     least 100,000, because each round starts every member anew, which takes a few seconds."""
     burn_in_steps: Annotated[int, Field(ge=0)] | Auto = "auto"
     """Environment steps before the first copy or change (the paper: 5 million). `auto`: a tenth of run.total_steps."""
-    metric: Literal["episode_return", "evaluation", "human_normalised_capped"] = "episode_return"
+    metric: Literal["auto", "episode_return", "evaluation", "human_normalised_capped"] = "auto"
     """The fitness: the mean return of the latest episodes; the last evaluation's (turns evaluation.enabled on); or the
-    mean human-normalised score of several Atari games, each at most 1, as in the paper."""
+    mean human-normalised score of several Atari games (env.tasks), each at most 1, as in the paper. `auto`: the last of
+    these for several Atari games, elsewhere the first."""
     scale: Annotated[list[float] | Auto, BeforeValidator(check_scale)] = "auto"
     """The returns that count as 0 and as 1, for `margin`. `auto`: random play and a human in Atari games that have such
     scores; elsewhere the lowest and the highest return that the population has seen so far."""
@@ -125,6 +128,15 @@ class Population:
     def rules(self) -> Rules:
         one = self.options
         return Rules(one.priors, one.margin, one.partner, one.perturb_probability, one.perturb_factor)
+
+    @cached_property
+    def metric(self) -> str:
+        """What members are compared by: `evaluation`, or a column of metrics.jsonl."""
+        if self.options.metric != "auto":
+            return self.options.metric
+        env = self.config.env
+        has_scores = bool(env.tasks) and any(game in references() for game in games_of(env))
+        return "human_normalised_capped" if has_scores else "episode_return"
 
     @property
     def total_steps(self) -> int:

@@ -38,6 +38,15 @@ def test_rounds_are_long_by_default() -> None:
     assert plan(ready_steps=7, burn_in_steps=0).ready_steps == 7
 
 
+@pytest.mark.filterwarnings("ignore:no GPU")
+def test_several_atari_games_are_compared_by_capped_human_normalised_scores() -> None:
+    games = {"base": "atari", "env.tasks": [{"game": "pong"}, {"game": "breakout"}], "population": {"priors": PRIORS}}
+    assert parse_population(games, "mine", "mine.yaml").metric == "human_normalised_capped"
+    assert plan().metric == "episode_return"
+    assert plan(metric="evaluation").metric == "evaluation"
+    assert plan(metric="evaluation").config.evaluation.enabled
+
+
 def test_the_example_is_valid() -> None:
     example = read_population(EXAMPLE)
     assert example.options.size == 4
