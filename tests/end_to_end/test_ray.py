@@ -1,5 +1,6 @@
 """`cluster=ray` on a real Ray whose nodes are processes of this machine."""
 
+import json
 import re
 import shutil
 import signal
@@ -75,6 +76,27 @@ sweep: {{seeds: 2, at_a_time: 2}}
         sweep.assert_nothing_left()
     assert "2 running" in sweep.out
     assert [read_summary(tmp_path / f"sweep/seed={seed}")["env_steps"] for seed in (1, 2)] == [3200] * 2
+
+
+@pytest.mark.slow
+def test_a_population_runs_on_the_cluster(cluster, tmp_path, monkeypatch):
+    monkeypatch.setenv("RAY_ADDRESS", cluster.address)
+    (tmp_path / "mine.yaml").write_text(
+        """base: catch
+transport: local
+run: {total_steps: 6400, stop_return: null}
+population:
+  {size: 2, ready_steps: 3200, burn_in_steps: 0, margin: 0, priors: {loss.entropy_cost: {low: 0.001, high: 0.1}}}
+"""
+    )
+    arguments = ("mine.yaml", "--workers", "ray")
+    with Training(tmp_path / "people", *arguments, command="population", relative=True) as population:
+        assert population.wait(300) == 0, population.err
+        population.assert_nothing_left()
+    members = json.loads((tmp_path / "people/population.json").read_text())["rounds"][1]["members"]
+    assert [member["state"] for member in members] == ["finished", "finished"]
+    assert sum(member["parent"] is not None for member in members) == 1
+    assert [read_summary(tmp_path / f"people/member-0{number}")["env_steps"] for number in (0, 1)] == [6400, 6400]
 
 
 def test_no_cluster_there_is_said(tmp_path):
