@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
-LEARNER, ACTORS, EVALUATION, FURTHER_ACTORS, FURTHER_LEARNERS, BESIDE_TRAINING, REPLAY = range(7)
+LEARNER, ACTORS, EVALUATION, FURTHER_ACTORS, FURTHER_LEARNERS, BESIDE_TRAINING, REPLAY, POPULATION = range(8)
 
 PURPOSES = {ACTORS: 0, EVALUATION: 1, BESIDE_TRAINING: 2}  # the two highest bits of an environment's seed
 NUMBER_BITS = 29
@@ -45,6 +45,11 @@ def further_learner_seed(seed: int, rank: int, generation: int) -> int:
 def replay_seed(seed: int, rank: int, generation: int) -> np.random.SeedSequence:
     """Return the seed of what learner `rank` draws from its replay buffer."""
     return stream(seed, REPLAY, rank, generation)
+
+
+def population_seed(seed: int, number: int, member: int) -> np.random.SeedSequence:
+    """Return the seed of what is drawn for a member before round `number` of a population."""
+    return stream(seed, POPULATION, number, member)
 
 
 def actor_seeds(seed: int, actor: int, life: int, generation: int, envs: int, rank: int = 0) -> tuple[int, list[int]]:

@@ -279,7 +279,8 @@ class Training:
         run, metrics = self._config.run, self._metrics
         if metrics.confirmed and metrics.reached(run.stop_return):
             return "solved"
-        if metrics.env_steps >= run.total_steps or metrics.wall_seconds >= (run.total_seconds or float("inf")):
+        last_step = min(run.total_steps, run.pause_steps or run.total_steps)
+        if metrics.env_steps >= last_step or metrics.wall_seconds >= (run.total_seconds or float("inf")):
             return "finished"
         if metrics.barren_updates >= MOST_BARREN_UPDATES:
             raise Failure(

@@ -37,7 +37,18 @@ LAYERS = {
     },
     "seams": {"envs", "networks", "losses", "optimisers", "transport", "sinks", "learners"},
     "story": {"policies", "actor", "frame_stacks", "replay", "batcher", "learner", "actors", "evaluation", "training"},
-    "tools": {"starting", "bench", "cluster", "dashboard", "exports", "plotting", "sharing", "sweeps", "watching"},
+    "tools": {
+        "starting",
+        "bench",
+        "cluster",
+        "dashboard",
+        "exports",
+        "plotting",
+        "populations",
+        "sharing",
+        "sweeps",
+        "watching",
+    },
     "commands": {"cli"},
 }
 LAYER = {unit: number for number, units in enumerate(LAYERS.values()) for unit in units}
@@ -46,7 +57,7 @@ LAYER = {unit: number for number, units in enumerate(LAYERS.values()) for unit i
 WITHOUT_TORCH = {
     *("types", "seeding", "layout", "config", "processes", "runs", "returns", "metrics", "schedules", "diagnosis"),
     *("statistics", "task_returns"),
-    *("envs", "transport", "sinks", "cluster", "dashboard", "plotting", "sweeps", "cli"),
+    *("envs", "transport", "sinks", "cluster", "dashboard", "plotting", "populations", "sweeps", "cli"),
 }
 
 

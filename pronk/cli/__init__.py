@@ -6,6 +6,7 @@ A command imports what it needs when it is called, so that `pronk --help` is ins
 # ruff: noqa: F401, I001
 import pronk.cli.train
 import pronk.cli.sweep
+import pronk.cli.population
 import pronk.cli.learner
 import pronk.cli.actor
 import pronk.cli.launch

@@ -21,7 +21,8 @@ def convert(
 
     What has no counterpart is named, with the reason or what to use instead, here and at the head of the new file:
     `pronk convert cartpole_impala_ms.yaml --out mine.yaml`, then `pronk train mine.yaml`. A file with lists of
-    values to try (`LR: [0.001, 0.0003]`) becomes a sweep: `pronk sweep mine.yaml`.
+    values to try (`LR: [0.001, 0.0003]`) becomes a sweep: `pronk sweep mine.yaml`. One with `use_pbt` becomes a
+    population: `pronk population mine.yaml`.
     """
     from pronk.config import plain_yaml
     from pronk.config.xingtian import convert as converted
@@ -38,8 +39,7 @@ def convert(
             to.write_text(text, encoding="utf-8")
         except OSError as error:
             raise UserError(f"--out: cannot write {to}: {error.strerror}") from None
-        out.print(
-            f"{to} is ready: pronk {'sweep' if 'sweep' in config else 'train'} {to}", highlight=False, soft_wrap=True
-        )
+        command = next((name for name in ("sweep", "population") if name in config), "train")
+        out.print(f"{to} is ready: pronk {command} {to}", highlight=False, soft_wrap=True)
     for note in notes:
         warn(note, err)

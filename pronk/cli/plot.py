@@ -49,7 +49,7 @@ def plot(
         list[str] | None, typer.Option(help="Name of a group in the legend; once per group, in order.")
     ] = None,
 ) -> None:
-    """Draw learning curves: return, throughput, policy lag and entropy.
+    """Draw learning curves: return, throughput, policy lag and entropy. Of a population, its lineage and settings.
 
     Runs that differ only by seed become one line, their mean, with a band from the lowest to the highest; groups are
     named after the settings in which they differ. The line goes on while at least two runs are left. Evaluations

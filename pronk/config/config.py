@@ -78,8 +78,12 @@ class Config(Document):
         return self
 
     def without_host(self) -> Config:
-        """Return a copy with defaults for what belongs to a machine: addresses, TLS files, which learner this is."""
-        return self.replace({"gateway": {}, "cluster": {}, "learners": {"count": self.learners.count}})
+        """Return a copy with defaults for what belongs to a machine or to one start of a run.
+
+        These are addresses, TLS files, which learner this is, and where to pause.
+        """
+        learners = {"count": self.learners.count}
+        return self.replace({"gateway": {}, "cluster": {}, "learners": learners, "run.pause_steps": None})
 
     def to_shared_yaml(self) -> str:
         """Return the YAML text without what belongs to a machine: for a run's config.yaml, or to publish."""

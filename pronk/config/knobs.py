@@ -453,6 +453,9 @@ class RunConfig(Section):
     """Environment steps to train for. In Atari a step is `env.atari.frame_skip` frames."""
     total_seconds: PositiveFloat | None = None
     """Seconds of training after which the run ends, summed over all resumes. null (default): no limit."""
+    pause_steps: Positive | None = None
+    """End for now at so many environment steps; schedules still go by total_steps. A resumed run forgets it. null
+    (default): do not pause."""
     stop_return: Annotated[float, Field(allow_inf_nan=False)] | None = None
     """End the run early when `episode_return` reaches this and is confirmed by 30 or more whole episodes of the weights
     as they are then, at least one of every environment. With env.tasks: the mean over the tasks, each with so many

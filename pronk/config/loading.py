@@ -141,6 +141,8 @@ def read_source(source: str, children: tuple[str, ...] = ()) -> tuple[dict[str, 
             raise UserError(f"{source} is a XingTian file; `pronk convert {source} > mine.yaml` converts it")
         if "sweep" in tree:
             raise UserError(f"{source} describes many runs; `pronk sweep {source}` runs them")
+        if "population" in tree:
+            raise UserError(f"{source} describes a population; `pronk population {source}` trains it")
         tree, notes = rename_keys(tree, defaults())
         if "base" not in tree:
             return tree, notes

@@ -17,6 +17,7 @@ from pronk.config.config import Config
 from pronk.config.errors import nearest
 from pronk.config.loading import XINGTIAN_KEYS, validate
 from pronk.config.trees import assign, flat
+from pronk.config.xingtian_population import convert_population, without_population
 from pronk.types import UserError
 
 ENVS_PER_ACTOR = 16  # to aim at: fewer processes with more environments each do the same work in less time
@@ -48,8 +49,6 @@ NO_COUNTERPART = {
     "node_config": "`pronk learner` on one machine and `pronk actor` on the others instead",
     "test_node_config": "the evaluator runs beside the learner: evaluation.enabled=true",
     "remote_env": "the other machines' own shells set it",
-    "use_pbt": "one configuration is trained at a time",
-    "pbt_config": "one configuration is trained at a time",
     "benchmark.id": "a run is named by its directory",
     "benchmark.archive_root": "runs are written to runs/, unless a run directory is given",
     "benchmark.log_interval_to_train": "run.log_every_seconds goes by time",
@@ -81,11 +80,19 @@ class Conversion(NamedTuple):
 def convert(tree: dict[str, Any]) -> Conversion:
     """Convert the content of a XingTian file. Raises UserError for what cannot be converted.
 
-    XingTian trains every combination of the lists in `alg_config` and `agent_config`: these become a sweep file.
+    XingTian trains every combination of the lists in `alg_config` and `agent_config`: these become a sweep file. With
+    `use_pbt` it trains a population: a population file.
     """
     if not XINGTIAN_KEYS & tree.keys():
         raise UserError(f"not a XingTian file: it has none of {', '.join(sorted(XINGTIAN_KEYS))}")
+    tree, population = without_population(tree)
     lists = listed_values(tree)
+    if population is not None:
+        if lists:
+            raise UserError(f"{next(iter(lists))} is a list, which cannot be combined with use_pbt; write one value")
+        options, notes = convert_population(population)
+        config, more = convert_one(tree)
+        return Conversion(config | {"population": options}, more + notes)
     if not lists:
         return convert_one(tree)
     cases = []

@@ -13,7 +13,7 @@ from pronk.config.errors import nearest
 from pronk.runs.reading import Run
 from pronk.types import UserError
 
-NOT_COMPARED = ("run.seed", "description")
+NOT_COMPARED = ("run.seed", "run.pause_steps", "description")
 ENVIRONMENT = ("env.id", "env.game", "env.kwargs", "env.tasks")  # what is played; these and the keys below them
 MOST_KEYS = 3  # in a label
 MISSING = "(none)"

@@ -13,13 +13,15 @@ from pronk.config.errors import nearest
 from pronk.plotting.comparison import Group, group_runs
 from pronk.plotting.curves import BANDS, CENTRES
 from pronk.plotting.figures import AXES, Options, cells_of, draw, styled, wanted_cells
-from pronk.runs.reading import Run, find_runs, return_text
+from pronk.plotting.lineage import draw_population, is_population
+from pronk.runs.reading import RUNS, Run, find_runs, return_text
 from pronk.types import UserError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-FORMATS = ("png", "svg", "pdf", "html")
+PICTURES = ("png", "svg", "pdf")
+FORMATS = (*PICTURES, "html")
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,8 @@ def plot(
 ) -> Plot:
     """Draw the learning curves of runs into a file: PNG, SVG, PDF or HTML, by its suffix.
 
-    A directory that is not a run stands for all the runs in it. `only` names the panels (see PANELS; any other metric
+    A directory that is not a run stands for all the runs in it. That of a population alone, without `only`, is drawn
+    with its copies and its schedule of settings. `only` names the panels (see PANELS; any other metric
     of metrics.jsonl works too), `labels` the groups in their order. The line of several seeds is their `centre` (`mean`
     or `iqm`) with a `band` (`range`, `std`, or `bootstrap`: the 95% interval of the line). Without `out`, plot.png goes
     into the run's directory, or into the current one where there are several runs.
@@ -53,6 +56,8 @@ def plot(
     names = [str(runs)] if isinstance(runs, str | Path) else [str(run) for run in runs]
     options = Options(x=x, smooth=smooth, band=band, centre=centre, title=title, only=tuple(only))
     check_options(options)
+    if len(names) == 1 and not only and is_population(population := folder_of(names[0])):
+        return plot_population(population, Path(out) if out else population / "plot.png", title)
     found = find_runs(names)
     path = Path(out) if out else (found[0].path if len(found) == 1 else Path()) / "plot.png"
     check_path(path)
@@ -75,6 +80,21 @@ def plot(
     notes += [f"{environment} has no values of {name} yet; that panel is left out" for name, environment in empty]
     save(draw(groups, options), path, groups)
     return Plot(path, groups, notes)
+
+
+def folder_of(name: str) -> Path:
+    """Return a directory by its path, or by its name under runs/."""
+    path = Path(name)
+    return path if path.exists() or not (RUNS / name).is_dir() else RUNS / name
+
+
+def plot_population(folder: Path, path: Path, title: str | None) -> Plot:
+    """Draw the returns, copies and settings of a population."""
+    check_path(path, PICTURES)
+    if not any(run.metrics for run in find_runs([str(folder)])):
+        raise UserError(f"nothing to plot: the members of {folder} have no metrics yet")
+    write_picture(draw_population(folder, title), path)
+    return Plot(path, [], [])
 
 
 def check_options(options: Options) -> None:

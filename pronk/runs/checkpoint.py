@@ -20,6 +20,7 @@ from pronk.runs.atomic import atomic_file, replace_with_copy
 from pronk.types import UserError
 
 FORMAT = 1  # raise it when a checkpoint's content changes
+OWN = ("version", "random", "random_cuda")  # of a learner that takes over another's weights
 PARTS = ("learner", "metrics", "config")
 
 
@@ -75,6 +76,20 @@ class Checkpoints:
             except UserError as error:
                 problems[path] = str(error)
         raise UserError(f"{self.folder.parent}: no checkpoint can be read: {'; '.join(problems.values())}")
+
+    def take_over(self, source: Path) -> Path:
+        """Write a checkpoint with what another run has learnt, and this run's own counters and random numbers.
+
+        Weights, optimiser and the latest returns are those of `source`, a checkpoint with the same network and
+        optimiser. A run without a checkpoint takes over the counters too.
+        """
+        theirs = load_checkpoint(source)
+        if not self.saved():
+            return self.save(theirs | {"best": (False, -math.inf)}, keep=1)
+        own, _ = self.restore()
+        learner = theirs["learner"] | {name: own["learner"][name] for name in OWN}
+        metrics = own["metrics"] | {"returns": theirs["metrics"]["returns"], "confirmed": None}
+        return self.save(own | {"learner": learner, "metrics": metrics}, keep=len(self.saved()))
 
     def hold(self, checkpoint: Path) -> Path:
         """Keep a checkpoint while it is evaluated, even if `save` deletes its first name. One at a time."""

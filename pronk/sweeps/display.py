@@ -28,7 +28,7 @@ class LiveTable:
 
     def __init__(self, title: str, at_a_time: int, expected: int, console: Console) -> None:
         """`expected`: how many members there will be."""
-        self._title, self._at_a_time, self._expected, self._console = title, at_a_time, expected, console
+        self.title, self._at_a_time, self._expected, self._console = title, at_a_time, expected, console
         self._live = Live(console=console, auto_refresh=False)
 
     def __enter__(self) -> LiveTable:
@@ -48,7 +48,7 @@ class LiveTable:
         for record in records:
             if record in shown:
                 table.add_row(*cells(record))
-        self._live.update(Group(Text(f" {self._title}", "bold"), table, Text(self._footer(records))), refresh=True)
+        self._live.update(Group(Text(f" {self.title}", "bold"), table, Text(self._footer(records))), refresh=True)
 
     def changed(self, record: Record | None, records: Sequence[Record]) -> None:
         """Redraw."""
@@ -62,7 +62,7 @@ class EventLines:
     """A line when a member starts or ends, for logs and pipes."""
 
     def __init__(self, title: str, at_a_time: int, expected: int, console: Console) -> None:
-        self._title, self._at_a_time, self._expected, self._console = title, at_a_time, expected, console
+        self.title, self._at_a_time, self._expected, self._console = title, at_a_time, expected, console
 
     def __enter__(self) -> EventLines:
         return self
@@ -75,7 +75,7 @@ class EventLines:
         """Print what became of a member."""
         if record is None:
             return
-        words = [f"{self._title}: {record.member.name}: {'started' if record.state == 'running' else record.state}"]
+        words = [f"{self.title}: {record.member.name}: {'started' if record.state == 'running' else record.state}"]
         if record.state == "failed" and record.cause:
             words.append(first_line(record.cause))
         elif record.state in ENDED:
@@ -86,6 +86,8 @@ class EventLines:
 
 class Nothing:
     """Shows nothing."""
+
+    title = ""
 
     def __enter__(self) -> Nothing:
         return self

@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BeforeValidator, ValidationError, model_validator
 
@@ -163,6 +163,14 @@ class Document(Section):
     sweep: Options = Options()
 
 
+class Parsed(NamedTuple):
+    """The content of a file that stands for many runs."""
+
+    options: Any
+    base: str | None
+    fixed: Settings
+
+
 @dataclass(frozen=True)
 class Member:
     """One run of a sweep."""
@@ -175,6 +183,10 @@ class Member:
     config: Config
     trial: int | None = None
     """The number of the search's trial that it belongs to."""
+    resumes_with: tuple[str, ...] = ()
+    """Settings to change when it is continued, as on the command line."""
+    needs_shared_disk: bool = False
+    """Whether it can only run where its directory is."""
 
     @property
     def label(self) -> str:
@@ -221,12 +233,7 @@ class Sweep:
         changes = self.fixed | settings | ({} if seed is None else {SEED: seed})
         if self.options.metric == "evaluation":
             changes["evaluation.enabled"] = True
-        overrides = [f"{key}={json.dumps(value, default=str)}" for key, value in changes.items()]
-        try:
-            config = load_config(self.base, overrides) if self.base else overridden({}, overrides, self.name, [])
-        except UserError as error:
-            raise UserError(f"{self.name}: {str(error).removeprefix(f'{self.base}: ')}") from None
-        return config
+        return config_from(self.base, changes, self.name)
 
     def check(self) -> None:
         """Raise `UserError` for the first mistake in any member, or at either end of what is searched."""
@@ -258,6 +265,20 @@ class Sweep:
         return f"{name[: LONGEST_NAME - len(rest) - 1]},{rest}"
 
 
+def config_from(base: str | None, changes: Settings, name: str) -> Config:
+    """Return a base with changes. Raises `UserError` with one line that begins with `name`."""
+    overrides = as_overrides(changes)
+    try:
+        return load_config(base, overrides) if base else overridden({}, overrides, name, [])
+    except UserError as error:
+        raise UserError(f"{name}: {str(error).removeprefix(f'{base}: ')}") from None
+
+
+def as_overrides(changes: Settings) -> list[str]:
+    """Return settings as on the command line."""
+    return [f"{key}={json.dumps(value, default=str)}" for key, value in changes.items()]
+
+
 def read_sweep(file: Path) -> Sweep:
     """Read a sweep file, and check every setting in it. Raises `UserError` with one line."""
     return parse_sweep(read_yaml(file), plain_name(file.name), str(file))
@@ -265,25 +286,35 @@ def read_sweep(file: Path) -> Sweep:
 
 def parse_sweep(tree: dict[str, Any], name: str, source: str) -> Sweep:
     """Make a sweep from the content of its file; `source` is what messages call it."""
-    if XINGTIAN_KEYS & tree.keys():
-        raise UserError(f"{source} is a XingTian file; `pronk convert {source} > mine.yaml` converts it")
-    if "sweep" not in tree:
-        raise UserError(
-            f"{source} has no section `sweep`{nearest('sweep', map(str, tree))}; `pronk train {source}` trains one run"
-        )
-    try:
-        options = Document.model_validate({"sweep": tree["sweep"]}).sweep
-    except ValidationError as error:
-        raise UserError(f"{source}: {explain_validation_error(error, Document)}") from None
-    base = tree.get("base")
-    fixed = flat({key: value for key, value in tree.items() if key not in ("base", "sweep")})
-    if base is None and not {"env", "env.id", "env.tasks"} & fixed.keys():
-        raise UserError(f"{source}: base is missing: a preset, a Gymnasium id or a YAML file to build on")
+    options, base, fixed = parse_file(tree, "sweep", Document, source)
     if SEED in fixed and options.seeds:
         raise UserError(f"{source}: run.seed={fixed[SEED]!r} and sweep.seeds={options.seeds!r}; keep one of them")
-    sweep = Sweep(name, None if base is None else str(base), fixed, options)
+    sweep = Sweep(name, base, fixed, options)
     sweep.check()
     return sweep
+
+
+def parse_file(tree: dict[str, Any], section: str, document: type[Section], source: str) -> Parsed:
+    """Split the content of a file into the options of its `section` (a field of `document`) and the settings of runs.
+
+    Raises `UserError` with one line.
+    """
+    if XINGTIAN_KEYS & tree.keys():
+        raise UserError(f"{source} is a XingTian file; `pronk convert {source} > mine.yaml` converts it")
+    if section not in tree:
+        raise UserError(
+            f"{source} has no section `{section}`{nearest(section, map(str, tree))}; `pronk train {source}` trains one "
+            "run"
+        )
+    try:
+        options = getattr(document.model_validate({section: tree[section]}), section)
+    except ValidationError as error:
+        raise UserError(f"{source}: {explain_validation_error(error, document)}") from None
+    base = tree.get("base")
+    fixed = flat({key: value for key, value in tree.items() if key not in ("base", section)})
+    if base is None and not {"env", "env.id", "env.tasks"} & fixed.keys():
+        raise UserError(f"{source}: base is missing: a preset, a Gymnasium id or a YAML file to build on")
+    return Parsed(options, None if base is None else str(base), fixed)
 
 
 def combinations(options: Options) -> list[Settings]:

@@ -29,6 +29,7 @@ from pronk.runs.directory import RunDirectory
 from pronk.runs.reading import Run, is_number, number
 from pronk.sweeps.expand import Member
 from pronk.sweeps.places import Places
+from pronk.types import UserError
 
 POLL_SECONDS = 0.05
 SHOW_SECONDS = 0.5
@@ -52,6 +53,8 @@ class Record:
     value: float | None = None
     """Of the sweep's metric, the newest."""
     steps: int = 0
+    from_steps: int = 0
+    """Those that were made in earlier rounds, if it trains in rounds."""
     seconds: float = 0.0
     """Of training, over all resumes."""
     began: float = 0.0
@@ -73,8 +76,9 @@ class Record:
     def fraction(self) -> float:
         """How much of its steps or seconds is done."""
         run = self.member.config.run
-        done = max(self.steps / run.total_steps, self.seconds / (run.total_seconds or float("inf")))
-        return 1.0 if self.state in ENDED else min(1.0, done)
+        steps = (run.pause_steps or run.total_steps) - self.from_steps
+        done = max((self.steps - self.from_steps) / max(1, steps), self.seconds / (run.total_seconds or float("inf")))
+        return 1.0 if self.state in ENDED else min(1.0, max(0.0, done))
 
     def look(self, metric: str) -> None:
         """Read how far it is."""
@@ -83,7 +87,7 @@ class Record:
         if metric == "evaluation":
             value = (json_lines.last(self.path / "eval.jsonl") or {}).get("mean")
         else:
-            value = last.get("episode_return")
+            value = last.get(metric)
         self.value = float(value) if value is not None and is_number(value) else None
 
 
@@ -192,7 +196,7 @@ class SweepRun:
             files={CONFIG: config.to_yaml()},
             run=run,
             marker=str(self._marker),
-            resume_arguments=["train", run, "--resume"],  # used if there is a checkpoint
+            resume_arguments=["train", run, "--resume", *record.member.resumes_with],  # used if there is a checkpoint
         )
 
     def _handle(self, record: Record, message: Message) -> None:
@@ -202,6 +206,11 @@ class SweepRun:
                     record.log.parent.mkdir(exist_ok=True)
                     with open(record.log, "a", encoding="utf-8", errors="replace") as file:
                         file.write(line + "\n")
+            case Started(shared=False) if record.member.needs_shared_disk:
+                raise UserError(
+                    "members of a population copy one another's checkpoints: all machines must see the directory "
+                    f"{self._folder}"
+                )
             case Started(shared=False) if record.receiver is None:
                 record.path.mkdir(parents=True, exist_ok=True)
                 record.receiver = DirectoryReceiver(record.path)

@@ -37,6 +37,9 @@ COPY = "sweep.yaml"
 class Display(Protocol):
     """Shows a sweep while it runs."""
 
+    title: str
+    """May be changed at any time."""
+
     def __enter__(self) -> Any: ...
     def __exit__(self, *exception: Any) -> None: ...
     def show(self, records: Any) -> None:

@@ -306,3 +306,9 @@ def test_a_base_that_cannot_be_is_a_users_mistake(base, words, tmp_path, monkeyp
     (tmp_path / "my.yaml").write_text(f"base: {base}\n")
     with pytest.raises(UserError, match=words):
         load_config("my.yaml")
+
+
+def test_a_resumed_run_forgets_where_it_paused() -> None:
+    config = load_config("catch", ["run.pause_steps=1000", "run.total_steps=5000"])
+    assert config.without_host().run.pause_steps is None
+    assert config.without_host().run.total_steps == 5000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from processes import command_line
 from pronk.config import load_config, resolve, validate
 from pronk.config.resolved import check_resolved
 from pronk.config.xingtian import NO_COUNTERPART, convert, envs_per_actor, flat
+from pronk.populations.plan import read_population
 from pronk.types import UserError
 
 CARTPOLE = """
@@ -330,3 +332,57 @@ def test_a_list_with_one_value_is_that_value() -> None:
     config, _ = convert(tree)
     assert "sweep" not in config
     assert config["optimiser"]["learning_rate"] == 0.002
+
+
+POPULATION = {
+    "population_size": 3,
+    "pbt_interval": 2000,
+    "metric_key": "mean_episodic_reward",
+    "perturb_factor_delta": 0.25,
+    "top_rate": 0.2,
+    "hyperparameters_mutations": {
+        "LR": {"min": 0.0001, "max": 0.0005},
+        "grad_norm_clip": [60.0, 50.0, 40.0],
+        "CRITIC_LOSS_COEF": [1.0, 0.5],
+    },
+}
+
+
+def test_pbt_config_becomes_a_population(tmp_path: Path) -> None:
+    tree = yaml.safe_load(CARTPOLE) | {"use_pbt": True, "pbt_config": POPULATION}
+    (tmp_path / "theirs.yaml").write_text(yaml.safe_dump(tree))
+    ended = command_line("convert", tmp_path / "theirs.yaml", "--out", tmp_path / "mine.yaml")
+    assert ended.code == 0
+    assert f"pronk population {tmp_path / 'mine.yaml'}" in ended.out
+    assert "top_rate: no counterpart" in ended.err
+    assert "CRITIC_LOSS_COEF: no counterpart" in ended.err
+    plan = read_population(tmp_path / "mine.yaml")  # valid, and all that is left of it:
+    assert (plan.options.size, plan.ready_steps, plan.burn_in_steps) == (3, 2000, 0)
+    assert plan.options.perturb_factor == 1.25
+    assert plan.options.priors == {
+        "optimiser.learning_rate": {"low": 0.0001, "high": 0.0005},
+        "optimiser.max_gradient_norm": {"choices": [60.0, 50.0, 40.0]},
+    }
+    assert plan.total_steps == 10_000_000
+
+
+def test_without_use_pbt_its_configuration_is_left_out() -> None:
+    tree = yaml.safe_load(CARTPOLE) | {"use_pbt": False, "pbt_config": POPULATION}
+    config, notes = convert(tree)
+    assert "population" not in config
+    assert not any("pbt" in note for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"population_size": 1}, "pbt_config.population_size must be an integer of at least 2, got 1"),
+        ({"metric_type": "min"}, "pbt_config.metric_type"),
+        ({"hyperparameters_mutations": {"CRITIC_LOSS_COEF": [1.0]}}, "none of CRITIC_LOSS_COEF can be converted"),
+        ({"hyperparameters_mutations": {"LR": 0.1}}, "LR must be a list of values or {min, max}, got 0.1"),
+    ],
+)
+def test_a_pbt_config_that_cannot_be_converted(changes: dict[str, Any], words: str) -> None:
+    tree = yaml.safe_load(CARTPOLE) | {"use_pbt": True, "pbt_config": POPULATION | changes}
+    with pytest.raises(UserError, match=re.escape(words)):
+        convert(tree)
