@@ -95,7 +95,7 @@ class Metrics:
         self.confirmed: list[Estimate] | None = None  # of the present weights, for each task
         self._frames_per_step = frames_per_step
         self._earlier_seconds = 0.0
-        self._started = self._lined = time.perf_counter()
+        self._started = self._line_at = time.perf_counter()
         self._steps_at_line = 0
         self._sums: Counter[str] = Counter()
         self._counts: Counter[str] = Counter()
@@ -174,12 +174,12 @@ class Metrics:
 
     def seconds_since_line(self) -> float:
         """How old the last line is."""
-        return time.perf_counter() - self._lined
+        return time.perf_counter() - self._line_at
 
     def line(self) -> dict[str, Any]:
-        """The state of affairs, and means since the last line."""
+        """Return the counters, and means since the last line, which start anew. Without news: the last line itself."""
         if not self._counts and self._last:
-            now = self._return_columns()
+            now = self._return_metrics()
             if any(self._last[name] != value for name, value in now.items()):  # held weights were confirmed since
                 self._last = {**self._last, "wall_seconds": round(self.wall_seconds, 3), **now}
             return self._last
@@ -191,7 +191,7 @@ class Metrics:
             "frames": self.env_steps * self._frames_per_step,
             "updates": self.updates,
             "episodes": self.episodes,
-            **self._return_columns(),
+            **self._return_metrics(),
             "steps_per_second": round((self.env_steps - self._steps_at_line) / seconds, 1),
             # A line of further passes only has nothing fresh: its lag is still that of the line before.
             "policy_lag": means.pop("policy_lag", self._last.get("policy_lag")),
@@ -203,13 +203,13 @@ class Metrics:
             "learner_waits": round(min(1.0, self._waited / seconds), 4),
             "queue": round(self.queue, 4),
         }
-        self._lined, self._steps_at_line = time.perf_counter(), self.env_steps
+        self._line_at, self._steps_at_line = time.perf_counter(), self.env_steps
         self._sums.clear()
         self._counts.clear()
         self._waited = 0.0
         return self._last
 
-    def _return_columns(self) -> dict[str, float | None]:
+    def _return_metrics(self) -> dict[str, float | None]:
         estimate = self._estimate
         return {
             "episode_return": estimate.value if estimate else None,

@@ -61,7 +61,7 @@ class Estimate(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What an episode came to."""
+    """Return and length of an episode."""
 
     value: float
     length: int
@@ -81,7 +81,7 @@ class History:
     last_seen: float = 0.0  # when it last sent an unroll
     at_border: bool = False  # its last unroll ended where an episode begins
 
-    def keep(self, most: int) -> None:
+    def trim_and_average(self, most: int) -> None:
         """Keep the last results, and their means."""
         del self.results[:-most]
         if self.results:
@@ -111,7 +111,7 @@ class Returns:
         if not columns:
             return
         self._clock += steps * len(columns) / max(1, len(self._environments))
-        changed = self._play(columns, steps)
+        changed = self._note_played(columns, steps)
         for environment, _, value, length in episodes:
             history = self._environments[environment]
             (history.results if history.young is None else history.young).append(Result(value, length))
@@ -134,7 +134,7 @@ class Returns:
         mean = math.fsum(values) / len(values)
         return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / len(values))
 
-    def _play(self, columns: Sequence[Column], steps: int) -> dict[int, History]:
+    def _note_played(self, columns: Sequence[Column], steps: int) -> dict[int, History]:
         """Note who has played. Returns those that count from now on."""
         grown = {}
         for environment, _, opens, ends in columns:
@@ -159,7 +159,7 @@ class Returns:
             self._counted, self._most = counted, math.ceil(EPISODES / max(1, counted))
             changed = everyone
         for history in changed:
-            history.keep(self._most)
+            history.trim_and_average(self._most)
         finished = [one for one in everyone if one.results]
         if not finished:
             return
@@ -194,7 +194,7 @@ class Returns:
 
 
 @dataclass(slots=True)
-class Trial:
+class HeldEpisodes:
     """What one environment has played since the weights are held."""
 
     values: list[Result] = field(default_factory=list)
@@ -213,8 +213,8 @@ class Confirmation:
     """
 
     def __init__(self, environments: Iterable[int]) -> None:
-        self._trials = {number: Trial() for number in environments}
-        self._wanted = math.ceil(CONFIRMED / max(1, len(self._trials)))  # episodes of each
+        self._held = {number: HeldEpisodes() for number in environments}
+        self._wanted = math.ceil(CONFIRMED / max(1, len(self._held)))  # episodes of each
         self._columns = self._longest = 0
         self.steps = 0  # played so far
 
@@ -223,30 +223,30 @@ class Confirmation:
         self._columns += len(columns)
         self.steps += steps * len(columns)
         for environment, _, opens, ends in columns:
-            trial = self._trials.setdefault(environment, Trial())
-            if trial.from_its_start is None:
-                trial.from_its_start = opens
-            elif opens and not trial.at_border:  # started anew: the episode it was playing is lost
-                trial.from_its_start, trial.playing = True, 0
-            trial.last_seen, trial.at_border = self._columns, ends
-            trial.playing += steps
+            held = self._held.setdefault(environment, HeldEpisodes())
+            if held.from_its_start is None:
+                held.from_its_start = opens
+            elif opens and not held.at_border:  # started anew: the episode it was playing is lost
+                held.from_its_start, held.playing = True, 0
+            held.last_seen, held.at_border = self._columns, ends
+            held.playing += steps
         for environment, _, value, length in episodes:
-            trial = self._trials[environment]
+            held = self._held[environment]
             self._longest = max(self._longest, length)
-            if trial.from_its_start and len(trial.values) < self._wanted:
-                trial.values.append(Result(value, length))
-            trial.from_its_start, trial.playing = True, 0
+            if held.from_its_start and len(held.values) < self._wanted:
+                held.values.append(Result(value, length))
+            held.from_its_start, held.playing = True, 0
 
     def estimate(self) -> Estimate | None:
         """Return what the weights are worth. None while more episodes are needed."""
-        patience = SILENT_UNROLLS * len(self._trials)
-        present = [trial for trial in self._trials.values() if self._columns - trial.last_seen <= patience]
-        unfinished = [trial for trial in present if len(trial.values) < self._wanted]
-        if any(trial.playing <= 2 * self._longest or trial.from_its_start is None for trial in unfinished):
+        patience = SILENT_UNROLLS * len(self._held)
+        present = [held for held in self._held.values() if self._columns - held.last_seen <= patience]
+        unfinished = [held for held in present if len(held.values) < self._wanted]
+        if any(held.playing <= 2 * self._longest or held.from_its_start is None for held in unfinished):
             return None
         if len(present) - len(unfinished) < COVERED * len(present):
             return None
-        results = [result for trial in present for result in trial.values]
+        results = [result for held in present for result in held.values]
         if not results:
             return None
         value = math.fsum(result.value for result in results) / len(results)

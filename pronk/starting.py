@@ -84,7 +84,7 @@ def train(
     else:
         config = load_config(source, overrides)
     if config.cluster.name == "ray":
-        return concluded(elsewhere(config, run_dir, name, resume, display, say))
+        return raise_if_interrupted(train_on_cluster(config, run_dir, name, resume, display, say))
     rendezvous = find_rendezvous(config.learners)
     if rendezvous.rank > 0:
         return train_as_participant(rendezvous, say)
@@ -106,7 +106,7 @@ def train_as_leader(
     say: Say,
 ) -> dict[str, Any]:
     """Train as learner 0, of one or of several."""
-    config, resolved, learner, choices = prepared(config, rendezvous, say)
+    config, resolved, learner, choices = prepare(config, rendezvous, say)
     recorded = record(config, resolved)
     with coordinate(rendezvous, config.loss.reduction, say) as group:
         if resume:
@@ -119,7 +119,7 @@ def train_as_leader(
             training = Training(resolved, recorded, run, learner, resume, say, group)
             group.announce(config.to_yaml(), str(run.path), run.logs)
             try:
-                summary = concluded(training.go(display))
+                summary = raise_if_interrupted(training.go(display))
             except Exception as error:
                 run.write_failure(str(error))
                 raise
@@ -137,7 +137,7 @@ class Prepared(NamedTuple):
     choices: list[str]  # lines for the user
 
 
-def prepared(config: Config, rendezvous: Rendezvous, say: Say) -> Prepared:
+def prepare(config: Config, rendezvous: Rendezvous, say: Say) -> Prepared:
     """Make the learner, and check everything. Nothing is written yet: most mistakes in a configuration show here."""
     check_sinks(config.run.sinks)
     spec = spec_of(config)
@@ -158,7 +158,7 @@ def prepared(config: Config, rendezvous: Rendezvous, say: Say) -> Prepared:
     return Prepared(config, resolved, learner, choices)
 
 
-def elsewhere(
+def train_on_cluster(
     config: Config, run_dir: str | Path | None, name: str | None, resume: bool, display: Sink | None, say: Say
 ) -> dict[str, Any]:
     """Train on a Ray cluster; this process shows the progress."""
@@ -182,11 +182,11 @@ def train_as_participant(rendezvous: Rendezvous, say: Say) -> dict[str, Any]:
             run.logs.mkdir(parents=True, exist_ok=True)
             learner = learner_for(resolved, spec, rendezvous)
             replay_memory(resolved, learner, rendezvous.count_here)
-            return concluded(Training(resolved, config, run, learner, False, group.say, group).go(None))
+            return raise_if_interrupted(Training(resolved, config, run, learner, False, group.say, group).go(None))
     except GroupEnded as end:  # before training began
         if end.outcome == "failed":
             raise Failure(end.message) from None
-        return concluded({"outcome": end.outcome, "run": ""})
+        return raise_if_interrupted({"outcome": end.outcome, "run": ""})
 
 
 def run_name(config: Config) -> str:
@@ -194,7 +194,7 @@ def run_name(config: Config) -> str:
     return config.env.label if config.env.tasks else config.env.id
 
 
-def concluded(summary: dict[str, Any]) -> dict[str, Any]:
+def raise_if_interrupted(summary: dict[str, Any]) -> dict[str, Any]:
     """Return the summary, or raise `TrainingInterrupted` if the run was interrupted."""
     if summary["outcome"] == "interrupted":
         raise TrainingInterrupted(summary)
