@@ -82,9 +82,12 @@ def test_under_nohup_a_hang_up_is_ignored(trainings: dict[str, Training]) -> Non
 
 
 # Makes its standard input the controlling terminal of its session, then becomes the program.
-IN_A_TERMINAL = (
-    "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
-)
+IN_A_TERMINAL = """
+import fcntl, os, signal, sys, termios
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # these tests may run under nohup, which ignores it
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
 
 
 def test_a_terminal_that_is_closed_ends_the_run_in_good_order(tmp_path: Path) -> None:
