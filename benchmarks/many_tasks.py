@@ -119,13 +119,15 @@ def score(rows: list[dict[str, Any]], way: str, game: str) -> float | None:
 
 
 def share(found: dict[str, float | None], scores: dict[str, dict[str, float | None]]) -> str:
-    """Return the mean and the least, over the games, of (score - random) / (score alone - random)."""
+    """Return the mean and the least, over the games learnt alone, of (score - random) / (score alone - random)."""
     shares = []
     for game, value in found.items():
         least, alone = scores["random"][game], scores.get(BASELINE, {}).get(game)
         if value is not None and least is not None and alone is not None and alone > least:
             shares.append((value - least) / (alone - least))
-    return f"mean {statistics.fmean(shares):.0%}, least {min(shares):.0%}" if shares else ""
+    counted = f" ({len(shares)} of {len(found)} games; the others were not learnt alone)"
+    more = counted if len(shares) < len(found) else ""
+    return f"mean {statistics.fmean(shares):.0%}, least {min(shares):.0%}{more}" if shares else ""
 
 
 if __name__ == "__main__":

@@ -9,10 +9,13 @@ from typing import Any
 
 import pytest
 
+from pronk.processes.collecting import collect_seldom
+
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # the networks here are tiny: more threads of torch are slower
 # Some images forbid it; then each of the many processes here would compile Pronk again.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+collect_seldom()
 
 SUPPORT = str(Path(__file__).parent / "support")
 if SUPPORT not in sys.path:  # actor processes get this path too, and import environments from there
@@ -20,8 +23,8 @@ if SUPPORT not in sys.path:  # actor processes get this path too, and import env
 
 # Files with the longest tests, longest first. They start first, so that no worker is left alone with one at the end.
 LONG = (
-    "end_to_end/test_launch.py",
     "end_to_end/test_ray.py",
+    "end_to_end/test_launch.py",
     "end_to_end/test_many_learners.py",
     "end_to_end",
     "evaluation/test_evaluator.py",
@@ -36,7 +39,7 @@ LONG = (
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """`-n auto`: more workers than cores, because many tests wait for processes they started."""
-    return (os.cpu_count() or 1) + 1
+    return (os.cpu_count() or 1) + 2
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:

@@ -16,6 +16,7 @@ from rich.text import Text
 
 from pronk.config.loading import WithoutGpu
 from pronk.config.renamed import RenamedKey
+from pronk.processes.collecting import collect_seldom
 from pronk.processes.interrupts import INTERRUPTED
 from pronk.processes.messages import Failed
 from pronk.processes.reporting import report
@@ -105,6 +106,7 @@ python_shows_warning = warnings.showwarning
 
 def main() -> None:
     """Run a command. A user's mistake is one line and exit code 2; a failure is its root cause and exit code 1."""
+    collect_seldom()
     atexit.register(gc.freeze)  # the garbage collections at exit would visit all of torch's objects: half a second
     sys.path.insert(0, os.getcwd())  # so that `module:attribute` finds the user's modules
     warnings.showwarning = show_warning

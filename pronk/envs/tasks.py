@@ -140,14 +140,16 @@ class TaskVector:
 
     def step(self, action: Array) -> Step:
         """Play one action in each environment. Those that are processes of their own play at the same time."""
+        # Whole arrays, not views with gaps: an emulator may read them as plain memory.
+        actions = {index: np.ascontiguousarray(action[columns]) for index, columns in self._columns.items()}
         for index, vector in self._vectors.items():
             if hasattr(vector, "start_step"):
-                vector.start_step(action[self._columns[index]])
+                vector.start_step(actions[index])
         for index, vector in self._vectors.items():
             if hasattr(vector, "finish_step"):
                 self._take(index, vector.finish_step())
             else:
-                self._take(index, vector.step(action[self._columns[index]]))
+                self._take(index, vector.step(actions[index]))
         return self._step
 
     def encode(self, observation: Any) -> Tree:

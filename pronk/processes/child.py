@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pronk.processes.channel import VARIABLE, Channel, ChannelClosed, inherited, pair
+from pronk.processes.collecting import collect_seldom
 from pronk.processes.failures import user_traceback
 from pronk.processes.lifeline import die_with_parent
 from pronk.processes.messages import Failed, Run
@@ -76,6 +77,7 @@ def main() -> None:
     run = next(iter(channel))
     assert isinstance(run, Run)
     die_with_parent(run.parent)
+    collect_seldom()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     log = os.dup(2)  # a program may do something else with its standard error
     faulthandler.enable(log)

@@ -77,7 +77,7 @@ def test_looking_never_keeps_a_training_from_starting(tmp_path: Path) -> None:
 def test_a_real_run_tells_of_its_actors_and_its_lag_and_dies_when_killed(tmp_path: Path) -> None:
     path = tmp_path / "run"
     settings = (*SIZES, "actors.count=2", "run.log_every_seconds=0.2", "run.total_steps=1e9", "run.stop_return=null")
-    with Training(path, "catch", *settings) as training:
+    with Training(path, "faulty:SlowCatch", *settings) as training:
         training.wait_until(
             lambda: (path / "logs" / "actors.json").exists() and played(tmp_path), "both actors' rates", 100
         )

@@ -180,7 +180,7 @@ def test_a_run_that_is_gone_is_said(driver: Any, tmp_path: Path) -> None:
 
 def test_a_real_training_advances_on_the_page(driver: Any, tmp_path: Path) -> None:
     settings = (*SIZES, "actors.count=1", "run.log_every_seconds=0.2", "run.total_steps=1e9", "run.stop_return=null")
-    with Training(tmp_path / "live", "catch", *settings) as training, visit(driver, tmp_path) as page:
+    with Training(tmp_path / "live", "faulty:SlowCatch", *settings) as training, visit(driver, tmp_path) as page:
         training.wait_until(training.metrics, "the first line of metrics", PATIENCE)
         page.open("run?run=live")
         assert page.text("#state") == "running"

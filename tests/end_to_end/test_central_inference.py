@@ -13,8 +13,9 @@ from cluster import SMALL, Actor, Learner
 from processes import SIZES, STEPS_PER_UPDATE, Training, assert_monotone, command_line, read_metrics, read_summary
 
 CENTRAL = ("actors.inference=central", "actors.count=2")
+ALONE = ("actors.inference=central", "actors.count=1")
 ENDLESS = (*SIZES, "run.log_every_seconds=0.1", "run.stop_return=null", "run.total_steps=1e9")
-KILLS = 3
+KILLS = 3  # as many failures of its own would end the run
 
 
 def servers(training: Training) -> list[int]:
@@ -58,15 +59,15 @@ def test_training_goes_on_when_the_server_or_an_actor_is_killed(tmp_path: Path) 
 
 
 @pytest.mark.timeout(180)
-def test_a_server_that_hangs_is_restarted_and_its_actors_are_not(tmp_path: Path) -> None:
-    settings = (*CENTRAL, *ENDLESS, "actors.timeout_seconds=8")
+def test_a_server_that_hangs_is_restarted_and_its_actor_is_not(tmp_path: Path) -> None:
+    settings = (*ALONE, *ENDLESS, "actors.timeout_seconds=8")
     with Training(tmp_path / "run", "faulty:SlowCatch", *settings) as training:
         training.wait_for_updates()
         os.kill(servers(training)[0], signal.SIGSTOP)
         training.wait_until(lambda: len(servers(training)) == 2, "the next server")
         wait_for_more_updates(training)
         assert "(no sign of life for 4 s (half of actors.timeout_seconds)); restarting it" in training.err
-        assert [len(training.lives(actor)) for actor in (0, 1)] == [1, 1]
+        assert len(training.lives(0)) == 1
         training.send(signal.SIGKILL)
         assert training.wait() == -signal.SIGKILL
         training.assert_nothing_left()
@@ -93,7 +94,7 @@ def test_actors_of_other_machines_play_along_and_choose_their_own_actions(tmp_pa
 def test_a_network_that_fails_in_the_server_ends_the_run_with_its_cause(tmp_path: Path) -> None:
     began = time.monotonic()
     ended = command_line(
-        *("train", "catch", *CENTRAL, "network.name=own_parts:FailsInServer", "network.kwargs.gain=1"),
+        *("train", "catch", *ALONE, "network.name=own_parts:FailsInServer", "network.kwargs.gain=1"),
         *("--run-dir", tmp_path / "run", "--quiet"),
     )
     assert ended.code == 1, ended.err

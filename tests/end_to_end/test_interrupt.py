@@ -40,7 +40,7 @@ def trainings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Tr
         "hanging_learner": ("faulty:SlowCatch", "loss=faulty:HangingLoss", "transport=local", *endless),
         "hanging_at_once": ("faulty:HangsInInit", "env.kwargs.after=0", *endless),
     }
-    nohup = Training(folder / "nohup", "faulty:SlowCatch", *endless, within=("nohup",))
+    nohup = Training(folder / "nohup", "faulty:SlowCatch", "transport=local", *endless, within=("nohup",))
     with nohup, trainings_at_once(folder, commands) as started:
         yield started | {"nohup": nohup}
 

@@ -34,7 +34,7 @@ from pronk.runs.directory import RunDirectory
 from pronk.transport.shared_memory import SharedMemoryTransport
 from pronk.types import Parameters
 
-KILLS = int(os.environ.get("PRONK_TEST_KILLS", "8"))
+KILLS = int(os.environ.get("PRONK_TEST_KILLS", "6"))
 ENDLESS = (*SIZES, "run.log_every_seconds=0.1", "run.stop_return=null", "run.total_steps=1e9")
 ONE_OF_EACH = ("actors.count=1", "actors.envs=1", "learner.batch_size=1", "learner.passes=1")
 

@@ -2,11 +2,12 @@
 
 import json
 import re
+import shutil
 import signal
 from importlib.util import find_spec
 
 import pytest
-from processes import Training, read_metrics, read_summary
+from processes import SUPPORT, Training, read_metrics, read_summary
 
 pytestmark = [
     pytest.mark.timeout(600),
@@ -21,7 +22,7 @@ def cluster():
     """A head, where the learner finds its core, and a node for an actor."""
     from ray.cluster_utils import Cluster  # half a second, which every worker would pay at collection
 
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
     try:
         cluster.add_node(num_cpus=1)
         yield cluster
@@ -30,11 +31,12 @@ def cluster():
 
 
 def on(cluster, path, *arguments):
-    return Training(path, *arguments, "cluster=ray", f"cluster.address={cluster.address}", relative=True)
+    return Training(path, *arguments, "cluster=ray", f"cluster.address={cluster.address}", relative=True, fresh=True)
 
 
 def test_a_lost_node_is_survived_and_a_new_one_is_used(cluster, tmp_path):
-    with on(cluster, tmp_path / "run", "catch", *SMALL, *ENDLESS) as training:
+    shutil.copy(SUPPORT / "faulty.py", tmp_path)  # where the processes run
+    with on(cluster, tmp_path / "run", "faulty:SlowCatch", *SMALL, *ENDLESS) as training:
         lost = cluster.add_node(num_cpus=1)
         training.wait_until(lambda: "actors: 2 of 2 up" in training.out, "two actors", 180)
         training.wait_until(lambda: training.metrics(), "the start", 120)
@@ -66,14 +68,14 @@ def test_members_of_a_sweep_run_on_the_cluster(cluster, tmp_path):
 transport: local
 cluster: {{name: ray, address: "{cluster.address}"}}
 run: {{total_steps: 3200, stop_return: null}}
-sweep: {{seeds: 3, at_a_time: 2}}
+sweep: {{seeds: 2, at_a_time: 2}}
 """
     )
     with Training(tmp_path / "sweep", "mine.yaml", command="sweep", relative=True) as sweep:
         assert sweep.wait(180) == 0, sweep.err
         sweep.assert_nothing_left()
     assert "2 running" in sweep.out
-    assert [read_summary(tmp_path / f"sweep/seed={seed}")["env_steps"] for seed in (1, 2, 3)] == [3200] * 3
+    assert [read_summary(tmp_path / f"sweep/seed={seed}")["env_steps"] for seed in (1, 2)] == [3200] * 2
 
 
 @pytest.mark.slow

@@ -64,7 +64,7 @@ def test_one_seed_gives_one_history(kind: str, tmp_path: Path) -> None:
 
 
 def test_another_process_repeats_the_history(tmp_path: Path) -> None:
-    with Training(tmp_path / "there", *KINDS["catch"]) as training:
+    with Training(tmp_path / "there", *KINDS["catch"], fresh=True) as training:
         assert training.wait() == 0
     here = train(tmp_path / "here", *KINDS["catch"])
     assert history(here) == history(tmp_path / "there")

@@ -39,7 +39,7 @@ def states(path: Path) -> dict[str, str]:
 
 
 def test_one_broken_member_does_not_stop_the_others(tmp_path: Path) -> None:
-    games = ["catch", "faulty:RaisesInInit", "faulty:Corridor", "faulty:SlowCatch"]
+    games = ["catch", "faulty:RaisesInInit", "faulty:Corridor"]
     file = write(tmp_path / "games.yaml", {"run.total_steps": 1600}, grid={"env.id": games})
     path = tmp_path / "games"
     with start(path, file) as sweep:
@@ -49,7 +49,6 @@ def test_one_broken_member_does_not_stop_the_others(tmp_path: Path) -> None:
         "env.id=catch": "finished",
         "env.id=faulty-RaisesInInit": "failed",
         "env.id=faulty-Corridor": "finished",
-        "env.id=faulty-SlowCatch": "finished",
     }
     assert "env.id=faulty-RaisesInInit failed: RuntimeError: no licence found" in sweep.err
     assert "Traceback" not in sweep.err
@@ -62,9 +61,8 @@ def test_one_broken_member_does_not_stop_the_others(tmp_path: Path) -> None:
     assert sorted(group["label"] for group in found["groups"] if group["mean"] is not None) == [
         "env.id=catch",
         "env.id=faulty:Corridor",
-        "env.id=faulty:SlowCatch",
     ]
-    for name in ("catch", "faulty-Corridor", "faulty-SlowCatch"):
+    for name in ("catch", "faulty-Corridor"):
         assert read_summary(path / f"env.id={name}")["env_steps"] == 1600
 
     before = {name: (path / name / "summary.json").stat().st_mtime_ns for name in ("env.id=catch",)}
@@ -125,7 +123,7 @@ def newest(run: Path) -> int:
 
 
 @pytest.mark.skipif(find_spec("optuna") is None, reason="Optuna is not installed")
-def test_a_search_of_three_trials_can_be_continued_with_a_fourth(tmp_path: Path) -> None:
+def test_a_search_of_two_trials_can_be_continued_with_a_third(tmp_path: Path) -> None:
     options: dict[str, Any] = {
         "search": {
             "optimiser.learning_rate": {"low": 1e-4, "high": 1e-2, "log": True},
@@ -133,21 +131,21 @@ def test_a_search_of_three_trials_can_be_continued_with_a_fourth(tmp_path: Path)
         },
         "pruner": "median",
     }
-    file, path = write(tmp_path / "rates.yaml", {"run.total_steps": 1600}, **options, trials=3), tmp_path / "rates"
+    file, path = write(tmp_path / "rates.yaml", {"run.total_steps": 1600}, **options, trials=2), tmp_path / "rates"
     with start(path, file) as sweep:
         assert sweep.wait(120) == 0
     first = result(path)["members"]
-    assert [member["name"] for member in first] == ["trial-000", "trial-001", "trial-002"]
-    assert len({member["settings"]["optimiser.learning_rate"] for member in first}) == 3
+    assert [member["name"] for member in first] == ["trial-000", "trial-001"]
+    assert len({member["settings"]["optimiser.learning_rate"] for member in first}) == 2
     assert all(member["settings"]["network.hidden"] in ([32], [32, 32]) for member in first)
     for member in first:
         settings = plain_yaml.parse((path / member["run"] / "config.yaml").read_text())
         assert settings["optimiser"]["learning_rate"] == member["settings"]["optimiser.learning_rate"]
 
-    write(tmp_path / "rates.yaml", {"run.total_steps": 1600}, **options, trials=4)
+    write(tmp_path / "rates.yaml", {"run.total_steps": 1600}, **options, trials=3)
     with start(path, file, "--resume") as sweep:
         assert sweep.wait(90) == 0
     members = result(path)["members"]
-    assert members[:3] == first
-    assert len(members) == 4
+    assert members[:2] == first
+    assert len(members) == 3
     assert sweep.out.count(": started") == 1

@@ -162,3 +162,25 @@ def test_actors_are_dealt_the_tasks_they_say(run: Path) -> None:
     state = torch.load(run / "checkpoints" / "best.pt", weights_only=True)
     scale = state["learner"]["network"]["_value_head.scale"]
     assert np.all(np.diff(scale.numpy()) > 0), "a scale of its own for each task"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("popart", [True, False])
+def test_with_popart_a_task_with_large_rewards_does_not_drown_the_other(popart: bool, tmp_path: Path) -> None:
+    """Shares of the highest return. By chance it is a quarter; answering as in the other task is worse."""
+    (tmp_path / "signals.yaml").write_text("""
+env:
+  id: task_envs:Signal
+  tasks: [{name: small, kwargs: {pay: 1.0}}, {name: large, kwargs: {pay: 100.0, shift: 1}}]
+actors: {envs: 8, unroll_length: 16, slots: 1}
+learner: {batch_size: 8, passes: 2}
+optimiser: {learning_rate: 1.0e-3}
+run: {total_steps: 20_000}
+""")
+    settings = (f"network.popart={popart}".lower(), "transport=local")
+    ended = command_line("train", tmp_path / "signals.yaml", *settings, "--run-dir", tmp_path / "run", "--quiet")
+    assert ended.code == 0, ended.err
+    summary = read_summary(tmp_path / "run")
+    small, large = summary["episode_return/small"] / 4, summary["episode_return/large"] / 400
+    assert large > 0.6
+    assert small > 0.6 if popart else small < 0.25

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from processes import Process, descendants_of, is_running, left_in_shared_memory, wait_until
+from processes import Process, descendants_of, is_running, left_in_shared_memory, names_in_shared_memory, wait_until
 from scripted import Clock
 
 from pronk.envs import async_vector
@@ -60,10 +60,10 @@ class Trouble(Clock):
 def nothing_left():
     """No process, zombie or name in /dev/shm outlives a test."""
     Trouble.examples = 0
-    processes, names = descendants_of(os.getpid()), left_in_shared_memory()
+    processes, names = descendants_of(os.getpid()), names_in_shared_memory()
     yield
     assert descendants_of(os.getpid()) <= processes
-    assert left_in_shared_memory() <= names
+    assert not left_in_shared_memory(names)
 
 
 def play(kind: str, steps: int, timeout: float = 60.0) -> set[Process]:

@@ -21,6 +21,7 @@ SETTINGS = (
     "network.hidden=[16]",
     "optimiser.learning_rate=0.01",
     "run.total_steps=12000",
+    "run.stop_return=0.9",
 )
 
 

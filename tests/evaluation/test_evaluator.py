@@ -55,7 +55,7 @@ def lives(run: Path) -> list[int]:
 def trainings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Training]]:
     folder = tmp_path_factory.mktemp("evaluator")
     commands = {
-        "killed": ("faulty:SlowCatch", *OFTEN, *ENDLESS, "actors.count=1", "--evaluate"),
+        "killed": ("faulty:SlowCatch", HERE, *OFTEN, *ENDLESS, "--evaluate"),
         "raises": ("faulty:RaisesWhenEvaluated", HERE, *OFTEN, "run.total_steps=3200", "actors.max_failures=2"),
         "hangs": ("faulty:HangsWhenEvaluated", HERE, *OFTEN, "actors.timeout_seconds=10", "actors.max_failures=1"),
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import pickle
 import shutil
 import subprocess
 import sys
@@ -117,22 +118,23 @@ def test_every_other_policy_leaves_too(case: str, to: str, exported: Callable[[s
 # ---- the program beside the file
 
 ACTS = """
-import json, runpy, sys
+import json, pickle, runpy, sys
 import numpy as np
 if not sys.argv[1].endswith("safetensors.py"):
     sys.modules["pronk"] = None  # cannot be imported
-act = runpy.run_path(sys.argv[1])["act"]
-print(json.dumps([np.asarray(act(**moment)).tolist() for moment in np.load(sys.argv[2], allow_pickle=True)]))
+programs = [runpy.run_path(program)["act"] for program in sys.argv[1:]]
+plays = zip(programs, pickle.load(sys.stdin.buffer))
+print(json.dumps([[np.asarray(act(**moment)).tolist() for moment in moments] for act, moments in plays]))
 """
 
 
-def acted(folder: Path, moments: list[dict[str, Any]], program: Path) -> list[Any]:
-    """The actions of a program in a process of its own; without Pronk, unless the program only loads weights."""
+def acted(folder: Path, plays: list[tuple[Path, list[dict[str, Any]]]]) -> list[list[Any]]:
+    """The actions of programs, in one other process; without Pronk, unless they only load weights."""
     folder.mkdir()
-    np.save(folder / "moments.npy", np.array(moments, object), allow_pickle=True)
-    command = [sys.executable, "-c", ACTS, str(program), str(folder / "moments.npy")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100, cwd=folder, env=WITH_SUPPORT)
-    assert done.returncode == 0, done.stderr
+    command = [sys.executable, "-c", ACTS, *(str(program) for program, _ in plays)]
+    moments = pickle.dumps([moments for _, moments in plays])
+    done = subprocess.run(command, input=moments, capture_output=True, timeout=100, cwd=folder, env=WITH_SUPPORT)
+    assert done.returncode == 0, done.stderr.decode()
     return json.loads(done.stdout)
 
 
@@ -154,27 +156,39 @@ def episode(env: Any, first: bool, reward: bool, count: int = 12) -> list[dict[s
     return moments
 
 
+GAMES: dict[str, Callable[[], Any]] = {
+    "labels, start, lstm, last": lambda: Diary("dict"),
+    "many choices, pictures, last": lambda: Album(places=3),
+    "text": lambda: Sampled("text_and_number", "multi_discrete"),
+}
+
+
 @pytest.mark.parametrize("to", FORMATS)
-@pytest.mark.parametrize("case", ["labels, start, lstm, last", "many choices, pictures, last", "text"])
 def test_the_program_beside_it_acts_as_pronk_does(
-    case: str, to: str, exported: Callable[[str, str], Exported], tmp_path: Path
+    to: str, exported: Callable[[str, str], Exported], tmp_path: Path
 ) -> None:
-    done = exported(case, to)
-    for file in (done.file, done.program):
-        shutil.copy(file, tmp_path)  # anywhere, but together
-    env = {
-        "l": lambda: Diary("dict"),
-        "m": lambda: Album(places=3),
-        "t": lambda: Sampled("text_and_number", "multi_discrete"),
-    }[case[0]]()
-    moments = episode(env, first=case != "text", reward=case != "text")
-    player, expected = load(done.file.parents[1], deterministic=True), []
+    plays, expected = [], []
+    for case, game in GAMES.items():
+        done = exported(case, to)
+        folder = tmp_path / case[0]
+        folder.mkdir()
+        for file in (done.file, done.program):
+            shutil.copy(file, folder)  # anywhere, but together
+        moments = episode(game(), first=case != "text", reward=case != "text")
+        plays.append((folder / done.program.name, moments))
+        expected.append(actions_of(load(done.file.parents[1], deterministic=True), moments))
+        assert len({str(action) for action in expected[-1]}) > 1
+    assert acted(tmp_path / "elsewhere", plays) == expected
+
+
+def actions_of(player: Any, moments: list[dict[str, Any]]) -> list[Any]:
+    """What `pronk.load` plays."""
+    actions = []
     for moment in moments:
         if moment.get("first"):
             player.reset()
-        expected.append(np.asarray(player.act(moment["observation"], moment.get("reward", 0.0))).tolist())
-    assert len({str(action) for action in expected}) > 1
-    assert acted(tmp_path / "elsewhere", moments, tmp_path / done.program.name) == expected
+        actions.append(np.asarray(player.act(moment["observation"], moment.get("reward", 0.0))).tolist())
+    return actions
 
 
 def test_setting_first_changes_the_actions(tmp_path: Path) -> None:
@@ -183,7 +197,7 @@ def test_setting_first_changes_the_actions(tmp_path: Path) -> None:
     program = export(run, "torchscript").program
     moments = episode(Album(options=7), first=True, reward=False)
     never = [{**moment, "first": False} for moment in moments]
-    one, other = acted(tmp_path / "first", moments, program), acted(tmp_path / "never", never, program)
+    one, other = acted(tmp_path / "elsewhere", [(program, moments), (program, never)])
     assert one[:7] == other[:7]
     assert one[7:] != other[7:]
 

@@ -205,7 +205,7 @@ def test_other_format_is_refused_by_name(content: Any, run: RunDirectory) -> Non
 
 def test_full_disk_is_said_and_not_died_of(tmp_path: Path) -> None:
     settings = ("transport=local", "run.stop_return=null", "run.total_steps=6400", "run.log_every_seconds=1e-9")
-    with full_disk(4000), Training(tmp_path / "run", "catch", *settings) as training:  # limits are inherited
+    with full_disk(4000), Training(tmp_path / "run", "catch", *settings, fresh=True) as training:  # inherits the limit
         code = training.wait()
     assert "cannot write a checkpoint" in training.err
     assert "cannot write metrics" in training.err

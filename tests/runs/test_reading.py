@@ -88,7 +88,7 @@ def test_a_failed_run_has_a_cause(tmp_path):
 def test_a_training_is_running_until_it_is_killed(tmp_path):
     (tmp_path / "runs").mkdir()
     endless = ["transport=local", "run.total_steps=100000000", "run.stop_return=null"]
-    with Training(tmp_path / "runs" / "one", "catch", *SIZES, *endless) as it:
+    with Training(tmp_path / "runs" / "one", "faulty:SlowCatch", *SIZES, *endless) as it:
         it.wait_until(it.metrics, "the first line of metrics", seconds=100)
         assert Run(it.path).state == "running"
         listed = json.loads(command_line("runs", tmp_path / "runs", "--json").out)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
-from processes import SUPPORT, Training, wait_until
+from processes import Training, start_pronk, wait_until
 from through_grpc import Certificate
 
 START = 240.0  # seconds: a busy machine takes its time to import torch
@@ -62,13 +59,8 @@ class Actor:
     ) -> None:
         self._output = output
         with open(output, "wb") as out:
-            self.process = subprocess.Popen(
-                [*within, sys.executable, "-m", "pronk", "actor", address, *arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-                env=os.environ | {"PYTHONPATH": f"{SUPPORT}:{os.environ.get('PYTHONPATH', '')}", **environment},
-                start_new_session=True,
+            self.process = start_pronk(
+                *("actor", address, *arguments), stdout=out, stderr=out, within=within, **environment
             )
 
     def __enter__(self) -> Actor:

@@ -14,9 +14,10 @@ import time
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
+from forking import ForkedProcess
 
 from pronk.layout import UnrollLayout
 from pronk.runs.directory import RunDirectory
@@ -52,6 +53,30 @@ class Life(NamedTuple):
     log: str
 
 
+def start_pronk(
+    *arguments: str,
+    stdout: IO[bytes],
+    stderr: IO[bytes],
+    cwd: Path | None = None,
+    within: tuple[str, ...] = (),
+    fresh: bool = False,
+    **environment: str,
+) -> subprocess.Popen[bytes] | ForkedProcess:
+    """Start `pronk ARGUMENTS` in a session of its own, as a program (`fresh`, or `within` another one) or by a fork."""
+    env = os.environ | {"PYTHONPATH": f"{SUPPORT}:{os.environ.get('PYTHONPATH', '')}", **environment}
+    if not within and not fresh and sys.platform == "linux":  # elsewhere libraries do not survive a fork
+        return ForkedProcess(arguments, stdout, stderr, str(cwd or Path.cwd()), env)
+    return subprocess.Popen(
+        [*within, sys.executable, "-m", "pronk", *arguments],
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        stdout=stdout,
+        stderr=stderr,
+        env=env,
+        start_new_session=True,
+    )
+
+
 class Training:
     """A running `pronk train`. Leaving the block ends it and everything it started."""
 
@@ -62,22 +87,26 @@ class Training:
         command: str = "train",
         within: tuple[str, ...] = (),
         relative: bool = False,
+        fresh: bool = False,
         **environment: str,
     ) -> None:
-        """Start it. With `relative` it runs in the parent of the run directory, and is given the bare name."""
+        """Start it, by `forking.py` unless it is to be `fresh`.
+
+        With `relative` it runs in the parent of the run directory, and is given the bare name.
+        """
         self.path = path
         given = path.name if relative else str(path)
-        self._left_before = left_in_shared_memory()
+        self._names_before = names_in_shared_memory()
         self._output = path.with_name(path.name + ".out"), path.with_name(path.name + ".err")
         with open(self._output[0], "wb") as out, open(self._output[1], "wb") as err:
-            self._process = subprocess.Popen(
-                [*within, sys.executable, "-m", "pronk", command, *arguments, "--run-dir", given],
-                cwd=path.parent if relative else None,
-                stdin=subprocess.DEVNULL,
+            self._process = start_pronk(
+                *(command, *arguments, "--run-dir", given),
+                within=within,
                 stdout=out,
                 stderr=err,
-                env=os.environ | {"PYTHONPATH": f"{SUPPORT}:{os.environ.get('PYTHONPATH', '')}", **environment},
-                start_new_session=True,
+                cwd=path.parent if relative else None,
+                fresh=fresh,
+                **environment,
             )
         self.pid = self._process.pid
         self._seen: set[Process] = set()
@@ -119,7 +148,7 @@ class Training:
     def assert_nothing_left(self, seconds: float = 60.0) -> None:
         """Every process seen among its descendants ends, and every name in /dev/shm goes."""
         wait_until(lambda: not any(map(is_running, self._seen)), seconds, "the end of its processes")
-        wait_until(lambda: not left_in_shared_memory() - self._left_before, seconds, "the end of names in /dev/shm")
+        wait_until(lambda: not left_in_shared_memory(self._names_before), seconds, "the end of names in /dev/shm")
 
     @property
     def running(self) -> bool:
@@ -238,7 +267,7 @@ def wait_until(condition: Callable[[], Any], seconds: float, what: str, training
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"waited {seconds} s for {what}\n{training.err if training else ''}"
-        time.sleep(0.1)  # many conditions read /proc, which costs milliseconds
+        time.sleep(0.2)  # many conditions read /proc, which costs milliseconds
 
 
 def descendants_of(pid: int) -> set[Process]:
@@ -286,10 +315,12 @@ def is_running(process: Process) -> bool:
     return status[19] == process.started and status[0] not in "ZX"
 
 
-def left_in_shared_memory() -> set[Path]:
-    """Names in /dev/shm that no running process has mapped."""
-    used = {name for process, _ in all_processes() for name in names_used_by(process.pid)}
-    return names_in_shared_memory() - used
+def left_in_shared_memory(before: set[Path]) -> set[Path]:
+    """Names in /dev/shm that were not there before and that no running process has mapped."""
+    new = names_in_shared_memory() - before
+    if new:  # else there is no need to read the maps of every process, which takes long
+        new -= {name for process, _ in all_processes() for name in names_used_by(process.pid)}
+    return new
 
 
 def names_in_shared_memory() -> set[Path]:

@@ -29,3 +29,33 @@ class Wage(gym.Env):
         seen = np.zeros(self.observation_space.shape, np.float32)
         seen[0], seen[-1] = self._pay, self._step / self._length
         return seen
+
+
+class Signal(gym.Env):
+    """Pays `pay` for each of 4 steps if the action is the one that a random signal asks for, else nothing.
+
+    The observation is the signal, of `choices`, and the step. In some tasks the signal stands for the `shift`-th action
+    after it, and a last number says so.
+    """
+
+    def __init__(self, pay: float = 1.0, shift: int = 0, choices: int = 4) -> None:
+        self.observation_space = Box(0.0, 1.0, (choices + 2,), np.float32)
+        self.action_space = Discrete(choices)
+        self._pay, self._shift, self._choices = pay, shift, choices
+        self._step = self._asked = 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict]:
+        super().reset(seed=seed)
+        self._step = 0
+        return self._look(), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict]:
+        right = int(action) == (self._asked + self._shift) % self._choices
+        self._step += 1
+        return self._look(), self._pay * right, self._step == 4, False, {}
+
+    def _look(self) -> np.ndarray:
+        self._asked = int(self.np_random.integers(self._choices))
+        seen = np.zeros(self._choices + 2, np.float32)
+        seen[self._asked], seen[-2], seen[-1] = 1.0, self._step / 4, self._shift > 0
+        return seen
