@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections import Counter
 from pathlib import Path
 
@@ -94,7 +95,8 @@ def test_an_evaluation_has_a_row_for_each_task(run: Path) -> None:
     assert ended.err == "error: no task 'cent' (did you mean 'cents'?); there are cents, coins, gold\n"
 
 
-def test_a_resumed_run_keeps_its_tasks(run: Path, folder: Path) -> None:
+def test_a_resumed_run_keeps_its_tasks(run: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(run, tmp_path / "run"))  # other tests read the finished one
     steps = read_summary(run)["env_steps"] + 4 * UPDATE
     more = ["run.stop_return=null", f"run.total_steps={steps}"]
     ended = command_line("train", run, "--resume", "env.tasks=[task_envs:Wage]", "--quiet")
