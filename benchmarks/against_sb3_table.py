@@ -148,7 +148,7 @@ def write_table(rows: list[dict[str, Any]], path: Path) -> None:
     count = ", ".join(f"{word} on {verdicts[word]}" for word in ("ahead", "even", "behind") if verdicts[word])
     plot = path.with_suffix(".png")
     draw(comparisons, plot)
-    told = f"Pronk is {count} of {len(comparisons)} environments, after {seconds:g} seconds of training each."
+    told = f"Pronk is {count} of {sum(bool(each.verdict) for each in comparisons)} environments, after {seconds:g} seconds of training each."
     path.write_text(
         f"{before}{marker}\n{told} {seeds_of(comparisons)} {measured_on(rows)}\n\n{table(comparisons)}\n\n"
         f"![Random play as 0, the best mean as 1]({plot.name})\n\n## Every seed\n\n{by_seed(comparisons)}\n"

@@ -2,10 +2,10 @@
 
     Config (some `auto`)  --decided(config, spec)-->  Config (every setting of the learning known)
 
-Chosen on other seeds than those that are reported (docs/results/against_sb3.md). Small updates, many of them: what
-counts is the number of updates per step, as long as the policy stays close to the one that acted. Vectors are learnt
-from eight times, as PPO does; a network for images is slow, so it learns again only while it would wait. Long unrolls
-let a reward reach back before the values know of it.
+Chosen on other seeds than those that are reported (docs/results/against_sb3.md). Many small updates learn fastest, as
+long as the policy stays close to the one that acted. Vectors are learnt from eight times, as PPO does, small images
+three times; a network for large images is slow, so it learns again only while it would wait. Long unrolls let a reward
+reach back before the values know of it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ RULES: dict[str, dict[str, Any]] = {
     "images": {"actors.envs": 16, "actors.unroll_length": 20, "optimiser.learning_rate": 5e-4},
 }
 WIDTHS = (4, 3, 2, 1)  # of a batch, in columns: the first that divides an actor's environments
-PASSES = 8  # over vectors, with a loss that bounds how far they lead
+PASSES = {"vectors": 8, "small images": 3}  # with a loss that bounds how far they lead
 
 
 def decided(config: Config, spec: EnvSpec | None = None) -> Config:
@@ -42,7 +42,7 @@ def decided(config: Config, spec: EnvSpec | None = None) -> Config:
         rules["learner.batch_size"] = learners * next(width for width in WIDTHS if envs % width == 0)
     else:
         del rules["actors.envs"]  # they have to fit the batch: see resolved.py
-    rules["learner.passes"] = PASSES if config.loss.name == "appo" and kind == "vectors" else "idle"
+    rules["learner.passes"] = PASSES.get(kind, "idle") if config.loss.name == "appo" else "idle"
     over_network = config.gateway.address is not None or config.transport.name == "grpc"
     never_idle = config.learner.passes == config.learner.batch_size == "auto" and not over_network
     rules["actors.slots"] = 1 if never_idle else 2

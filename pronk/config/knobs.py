@@ -339,8 +339,8 @@ class LearnerConfig(Section):
     is a multiple or a divisor of actors.envs. Table G.1: 32. `auto`: 4 for each learner, or the nearest that fits."""
     passes: Annotated[int, Field(gt=0, le=100)] | Literal["idle"] | Auto = "auto"
     """Times that each batch is learnt from. More than 1 learns more from each step and adds lag. Paper: 1. `idle`:
-    again while the learner would otherwise wait for the actors, up to 8 times. `auto`: 8 with loss.name=appo and no
-    images, else `idle`."""
+    again while the learner would otherwise wait for the actors, up to 8 times. `auto`: with
+    loss.name=appo 8, and 3 for images of up to 20 pixels; else `idle`."""
     extra_lag: Annotated[int, Field(ge=0, le=10_000)] = 0
     """Updates by which the actors' parameters are held back on purpose, on top of the lag that there is anyway: to
     study corrections at a known policy lag. Costs memory for so many copies of the parameters. 0: off."""

@@ -14,7 +14,7 @@ def test_images_and_vectors_get_settings_of_their_own():
     assert (vector.actors.unroll_length, vector.learner.passes) == (128, 8)
     assert (image.actors.unroll_length, image.learner.passes) == (20, "idle")
     grid = decided(Config(), GRID)
-    assert (grid.actors.unroll_length, grid.learner.passes) == (128, "idle")
+    assert (grid.actors.unroll_length, grid.learner.passes) == (128, 3)
     assert vector.optimiser.learning_rate > image.optimiser.learning_rate
     assert vector.network.normalise is vector.network.popart is True
 
