@@ -144,11 +144,11 @@ def write_table(rows: list[dict[str, Any]], path: Path) -> None:
     comparisons = compare(rows, seconds)
     marker = "<!-- everything below is written by benchmarks/against_sb3.py --table -->\n"
     before = path.read_text().partition(marker)[0] if path.exists() else METHOD
-    verdicts = Counter(each.verdict for each in comparisons)
+    verdicts = Counter(each.verdict for each in comparisons if each.verdict)
     count = ", ".join(f"{word} on {verdicts[word]}" for word in ("ahead", "even", "behind") if verdicts[word])
     plot = path.with_suffix(".png")
     draw(comparisons, plot)
-    told = f"Pronk is {count} of {sum(bool(each.verdict) for each in comparisons)} environments, after {seconds:g} seconds of training each."
+    told = f"Pronk is {count} of {verdicts.total()} environments, after {seconds:g} seconds of training each."
     path.write_text(
         f"{before}{marker}\n{told} {seeds_of(comparisons)} {measured_on(rows)}\n\n{table(comparisons)}\n\n"
         f"![Random play as 0, the best mean as 1]({plot.name})\n\n## Every seed\n\n{by_seed(comparisons)}\n"
