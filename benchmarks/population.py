@@ -53,7 +53,7 @@ def trained(file: Path, seed: int, changes: dict[str, Any]) -> list[str]:
         seconds = time.perf_counter() - began
         members = json.loads((run / "population.json").read_text())["rounds"][-1]["members"]
     values = [member["value"] for member in members if member["value"] is not None]
-    return [f"{max(values):.1f}", f"{sum(values) / len(values):.1f}", f"{seconds:.0f}"]
+    return [f"{max(values):.2f}", f"{sum(values) / len(values):.2f}", f"{seconds:.0f}"]
 
 
 if __name__ == "__main__":
