@@ -193,7 +193,7 @@ def test_a_start_longer_than_the_measurement_is_waited_for(cli, monkeypatch):
 
 
 def test_a_run_is_measured_as_it_is_and_keeps_the_figures(cli, monkeypatch):
-    monkeypatch.setattr("pronk.bench.WARM_UP_SECONDS", 0.2)
+    monkeypatch.setattr("pronk.bench.rounds.WARM_UP_SECONDS", 0.2)
     train(load_config("catch", SHORT), run_dir="runs/mine")
     assert_mistake(cli("bench", "runs/mine", "run.seed=2"), "run.seed=2", "runs/mine/config.yaml")
     with RunDirectory(Path("runs/mine")).locked():
