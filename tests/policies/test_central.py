@@ -201,6 +201,7 @@ def test_an_actor_wakes_whose_server_was_killed_between_answer_and_bell(made: An
     threading.Thread(target=act, daemon=True).start()
     killed = one.server()
     killed._listen(PATIENCE)
+    time.sleep(0.2)  # by then the actor sleeps: it looks for an answer once more before it does
     one.mailboxes[0].answer(one.mailboxes[0].requested)
     assert not acted.wait(0.2)
     one.server()._take_over()
