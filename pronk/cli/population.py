@@ -10,9 +10,8 @@ import typer
 from rich.text import Text
 
 from pronk.cli.shell import Quiet, app, out
-from pronk.cli.sweep import display_for
+from pronk.cli.sweep import display_for, stored_folder
 from pronk.processes.interrupts import INTERRUPTED
-from pronk.types import UserError
 
 if TYPE_CHECKING:
     from pronk.populations.evolving import Outcome
@@ -73,14 +72,9 @@ def find(file: Path, run_dir: Path | None, resume: bool) -> tuple[Population, Pa
     """Return the population, and its directory if it has one."""
     from pronk.populations.evolving import newest_population, stored_population
     from pronk.populations.plan import read_population
-    from pronk.runs.reading import RUNS
 
-    if resume and run_dir is None and not file.exists() and (RUNS / file).is_dir():
-        file = RUNS / file
-    if resume and file.is_dir():
-        return stored_population(file), file
-    if file.is_dir():
-        raise UserError(f"{file} is a directory; to continue the population in it: pronk population {file} --resume")
+    if found := stored_folder(file, run_dir, resume, "population"):
+        return stored_population(found), found
     plan = read_population(file)
     return plan, newest_population(plan.name) if resume and run_dir is None else run_dir
 

@@ -72,18 +72,24 @@ def sweep(
 
 def find(file: Path, run_dir: Path | None, resume: bool) -> tuple[Sweep, Path | None]:
     """Return the sweep, and its directory if it has one."""
-    from pronk.runs.reading import RUNS
     from pronk.sweeps.expand import read_sweep
     from pronk.sweeps.sweeping import newest_sweep, stored_sweep
 
-    if resume and run_dir is None and not file.exists() and (RUNS / file).is_dir():
-        file = RUNS / file
-    if resume and file.is_dir():
-        return stored_sweep(file), file
-    if file.is_dir():
-        raise UserError(f"{file} is a directory; to continue the sweep in it: pronk sweep {file} --resume")
+    if found := stored_folder(file, run_dir, resume, "sweep"):
+        return stored_sweep(found), found
     plan = read_sweep(file)
     return plan, newest_sweep(plan.name) if resume and run_dir is None else run_dir
+
+
+def stored_folder(file: Path, run_dir: Path | None, resume: bool, command: str) -> Path | None:
+    """Return the directory to continue in, if `file` names one: its path, or its name under runs/."""
+    from pronk.runs.reading import RUNS
+
+    if resume and run_dir is None and not file.exists() and (RUNS / file).is_dir():
+        file = RUNS / file
+    if file.is_dir() and not resume:
+        raise UserError(f"{file} is a directory; to continue the {command} in it: pronk {command} {file} --resume")
+    return file if file.is_dir() else None
 
 
 def display_for(title: str, quiet: bool) -> tuple[Any, Callable[[str], None]]:
