@@ -33,6 +33,7 @@ from pronk.processes.failures import time_limit, user_code
 from pronk.processes.freed_memory import keep_freed_memory
 from pronk.replay import describe_replay, replay_nbytes
 from pronk.runs.directory import RunDirectory
+from pronk.runs.trust import remember
 from pronk.sinks import Sink
 from pronk.sinks.outside import check_sinks
 from pronk.training import Say, Training
@@ -83,6 +84,7 @@ def train(
         config = override(source, overrides) if overrides else source
     else:
         config = load_config(source, overrides)
+    remember(config, say)
     if config.cluster.name == "ray":
         return raise_if_interrupted(train_on_cluster(config, run_dir, name, resume, display, say))
     rendezvous = find_rendezvous(config.learners)

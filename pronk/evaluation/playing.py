@@ -26,6 +26,7 @@ from pronk.policies.local import LocalPolicy
 from pronk.processes.failures import user_code
 from pronk.runs.checkpoint import DamagedCheckpoint, load_checkpoint
 from pronk.runs.directory import RunDirectory, find_run
+from pronk.runs.trust import code_to_play, require_known
 from pronk.seeding import evaluation_seeds
 from pronk.types import Array, EnvSpec, UserError
 
@@ -96,14 +97,18 @@ def evaluate(
     best: bool = False,
     seed: int = 1,
     task: str | None = None,
+    trust: bool = False,
 ) -> Evaluation:
-    """Play `episodes` whole episodes of each task with a run's newest (or best) checkpoint; of one `task`, if named."""
+    """Play `episodes` whole episodes of each task with a run's newest (or best) checkpoint; of one `task`, if named.
+
+    A run that names code which this account has not trained with is refused (`UserError`), unless `trust` is true.
+    """
     if episodes < 1:
         raise UserError(f"episodes must be at least 1, got {episodes}")
     if seed < 0:
         raise UserError(f"seed must be at least 0, got {seed}")
     state = checkpoint_of(find_run(str(run)), best)
-    config = resolve(recorded(state["config"]))
+    config = config_to_play(state, run, trust)
     torch.set_num_threads(1)
     count = how_many_envs(config, episodes, 1 if task else len(config.env.each_task))
     policy_seed, env_seeds = evaluation_seeds(seed, count)
@@ -201,15 +206,29 @@ class Player:
 
 
 def load(
-    run: str | Path, *, deterministic: bool = False, best: bool = False, seed: int = 1, task: str | None = None
+    run: str | Path,
+    *,
+    deterministic: bool = False,
+    best: bool = False,
+    seed: int = 1,
+    task: str | None = None,
+    trust: bool = False,
 ) -> Player:
     """The policy of a run, or of a .safetensors file that `pronk export` wrote, ready to act.
 
-    `task` is the one to play, of a run with several; by default the first.
+    `task` is the one to play, of a run with several; by default the first. A run that names code which this account has
+    not trained with is refused (`UserError`), unless `trust` is true.
     """
     is_file = str(run).endswith(".safetensors")
     state = read_safetensors(Path(run)) if is_file else checkpoint_of(find_run(str(run)), best)
-    return Player(resolve(recorded(state["config"])), state, deterministic, seed, task)
+    return Player(config_to_play(state, run, trust), state, deterministic, seed, task)
+
+
+def config_to_play(state: dict[str, Any], run: str | Path, trust: bool) -> ResolvedConfig:
+    """Return the configuration in a checkpoint. Raises `UserError` if it names code of somebody who is not trusted."""
+    config = recorded(state["config"])
+    require_known(code_to_play(config), str(run), trust)
+    return resolve(config)
 
 
 def read_safetensors(path: Path) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from pronk.exports.comparing import Sample, largest_difference
 from pronk.exports.exporting import LARGEST_DIFFERENCE
 from pronk.metrics import Metrics
 from pronk.runs.directory import RunDirectory
+from pronk.runs.trust import remember
 from pronk.starting import learner_for, spec_of
 from pronk.types import Failure, UserError
 
@@ -79,6 +80,7 @@ def a_run(path: Path, source: str, *overrides: str) -> Config:
             elif name.endswith(("bias", "log_std")):
                 weight.normal_(std=0.3)
     state = {"learner": learner.state(), "metrics": Metrics(1).state(), "best": (False, 0.0)}
+    remember(config, print)
     run = RunDirectory.create(config, path, "run")
     run.checkpoints.save({**state, "config": config.model_dump()}, keep=3, best=True)
     return config
