@@ -25,7 +25,7 @@ from torch import Tensor
 from pronk.config import LossConfig
 from pronk.losses.base import LossTerms
 from pronk.losses.corrections import CORRECTIONS, upgoing
-from pronk.losses.impala import REWARD_CLIPS
+from pronk.losses.rewards import REWARD_CLIPS
 from pronk.types import Unroll, Value
 
 LARGEST_LOG_RATIO = 20.0  # exp() of it is finite, and far beyond every clip

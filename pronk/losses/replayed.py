@@ -26,7 +26,7 @@ from torch import Tensor
 
 from pronk.config import LossConfig, ReplayConfig
 from pronk.losses.base import Loss, LossTerms
-from pronk.losses.impala import REWARD_CLIPS
+from pronk.losses.rewards import REWARD_CLIPS
 from pronk.types import Unroll, Value
 
 
