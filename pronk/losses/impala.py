@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from pronk.config import LossConfig
+from pronk.config import ResolvedLoss
 from pronk.losses.base import LossTerms
 from pronk.losses.corrections import CORRECTIONS, SCORES, clipped, upgoing
 from pronk.losses.rewards import REWARD_CLIPS
@@ -16,7 +16,7 @@ from pronk.types import Unroll, Value
 class ImpalaLoss:
     """The actor-critic loss with any of the four off-policy corrections."""
 
-    def __init__(self, config: LossConfig) -> None:
+    def __init__(self, config: ResolvedLoss) -> None:
         self._config, self.entropy_cost = config, config.entropy_cost
         self._correct = CORRECTIONS[config.correction]
         self._score = SCORES.get(config.correction)
