@@ -1,4 +1,4 @@
-"""Acts in the actor's own process, with a network of its own."""
+"""Acts in the actor's own process: in NumPy if the network is small (`numpy_mlp.py`), else in torch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import torch
 
 from pronk.networks import Network
 from pronk.parameters import ParameterBlock
-from pronk.policies.base import Inference
+from pronk.policies.base import Inference, Policy
+from pronk.policies.numpy_mlp import NumpyPolicy, is_small
 from pronk.transport.base import ParameterReader
 from pronk.types import Array, Tree, map_tree
 
@@ -54,6 +55,9 @@ class LocalInference(Inference):
     """Nothing is shared: each actor reads the parameters from its port."""
 
     @staticmethod
-    def policy(network: Network, count: int, seed: int, ticket: dict[str, Any]) -> LocalPolicy:
-        """See `Inference.policy`."""
-        return LocalPolicy(network, count, seed)
+    def policy(network: Network, count: int, seed: int, ticket: dict[str, Any]) -> Policy:
+        """See `Inference.policy`. Small networks of vectors are computed without torch."""
+        mlp = network.plain_mlp()
+        return (
+            NumpyPolicy(mlp, network.spec, seed) if mlp and is_small(mlp, count) else LocalPolicy(network, count, seed)
+        )

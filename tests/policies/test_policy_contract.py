@@ -23,6 +23,9 @@ SPECS = {
     "choice": EnvSpec(SEEN, ActionSpec((), (3,))),
     "choices": EnvSpec(SEEN, ActionSpec((2,), (3, 2))),
     "numbers": EnvSpec(SEEN, ActionSpec((2,))),
+    "mixed": EnvSpec(
+        {"speed": SEEN, "gear": ArraySpec((), "int64", (5,)), "bytes": ArraySpec((2, 3), "uint8")}, ActionSpec((), (3,))
+    ),
     "masked": EnvSpec({"board": SEEN, "action_mask": ArraySpec((3,), "int8")}, ActionSpec((), (3,))),
 }
 CORES = {"none": {}, "lstm": {"network.core": "lstm", "network.core_size": 5}}
@@ -42,6 +45,8 @@ def made(inference, tmp_path):
             network, acting, other = (make_network(SPECS[spec], config.network) for _ in range(3))
             with torch.no_grad():  # far from uniform, so that log probabilities differ
                 dict(network.named_parameters()).get("_policy_head._linear.weight", torch.ones(1)).mul_(200)
+                for name, buffer in network.named_buffers():  # an observation's scale and centre
+                    buffer.uniform_(0.5, 2.0) if name.endswith((".factor", ".shift")) else None
             block = ParameterBlock(network)
             layout = UnrollLayout(specs_for(config, SPECS[spec], network.state_spec))
             transport = stack.enter_context(SharedMemoryTransport(layout, block.nbytes, actors=0, slots=1))
@@ -69,6 +74,8 @@ def observations(spec, seed=0):
             mask = generator.integers(0, 2, (T, N, *leaf.shape), np.int8)
             mask[..., 1] = 1
             return mask
+        if leaf.dtype in ("int64", "uint8"):
+            return generator.integers(0, max((255, *leaf.categories)[-1:]), (T, N, *leaf.shape)).astype(leaf.dtype)
         return generator.normal(size=(T, N, *leaf.shape)).astype(np.float32)
 
     first = generator.random((T, N)) < 0.3
