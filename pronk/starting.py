@@ -24,12 +24,12 @@ from pronk.config import (
 from pronk.config.automatic import chosen, depends_on_environment
 from pronk.config.resolved import ONLY, Rank, check_resolved
 from pronk.device import choose_device
-from pronk.envs import probe_spec
+from pronk.envs.probing import spec_of
 from pronk.layout import UnrollLayout
 from pronk.learner import Learner
 from pronk.learners import GroupEnded, Rendezvous, coordinate, find_rendezvous, participate
 from pronk.policies import check_inference
-from pronk.processes.failures import time_limit, user_code
+from pronk.processes.failures import user_code
 from pronk.processes.freed_memory import keep_freed_memory
 from pronk.replay import describe_replay, replay_nbytes
 from pronk.runs.directory import RunDirectory
@@ -142,7 +142,7 @@ class Prepared(NamedTuple):
 def prepare(config: Config, rendezvous: Rendezvous, say: Say) -> Prepared:
     """Make the learner, and check everything. Nothing is written yet: most mistakes in a configuration show here."""
     check_sinks(config.run.sinks)
-    spec = spec_of(config)
+    spec = spec_of(config, say)
     for note in spec.notes:
         say(note)
     has_choice, config = depends_on_environment(config), decided(config, spec)
@@ -175,7 +175,7 @@ def train_as_participant(rendezvous: Rendezvous, say: Say) -> dict[str, Any]:
     try:
         with participate(rendezvous, say) as (group, welcome):
             config = validate(plain_yaml.parse(welcome.config))
-            spec = spec_of(config)
+            spec = spec_of(config, group.say)
             resolved = resolve(config, rendezvous)
             check_resolved(resolved)
             check_inference(resolved)
@@ -201,12 +201,6 @@ def raise_if_interrupted(summary: dict[str, Any]) -> dict[str, Any]:
     if summary["outcome"] == "interrupted":
         raise TrainingInterrupted(summary)
     return summary
-
-
-def spec_of(config: Config | ResolvedConfig) -> EnvSpec:
-    """Make the configured environment once, to see its spaces. An environment that hangs or fails is reported."""
-    with user_code("the environment"), time_limit(config.actors.timeout_seconds):
-        return probe_spec(config)
 
 
 def check_teams(config: ResolvedConfig, spec: EnvSpec) -> None:

@@ -24,6 +24,7 @@ from scripted import Sampled
 
 from pronk import cli
 from pronk.config import Config, load_config, resolve
+from pronk.envs.probing import spec_of
 from pronk.evaluation.playing import load
 from pronk.exports import FORMATS, Exported, export
 from pronk.exports.comparing import Sample, largest_difference
@@ -31,7 +32,7 @@ from pronk.exports.exporting import LARGEST_DIFFERENCE
 from pronk.metrics import Metrics
 from pronk.runs.directory import RunDirectory
 from pronk.runs.trust import remember
-from pronk.starting import learner_for, spec_of
+from pronk.starting import learner_for
 from pronk.types import Failure, UserError
 
 SMALL = ["transport=local", "network.hidden=[16]"]
