@@ -7,11 +7,15 @@ operations themselves, which is most of the time of an actor whose environments 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pronk.transport.base import ParameterReader
 from pronk.types import Array, ArraySpec, EnvSpec, PlainMlp, Tree, leaves
+
+if TYPE_CHECKING:
+    from pronk.networks import Network  # imports torch
 
 LARGEST_PRODUCT = 2**18  # multiplications in one layer, for all environments; beyond it OpenBLAS starts threads
 LIMIT = 10.0  # of a normalised number, as in networks/normalising.py
@@ -43,7 +47,9 @@ class NumpyPolicy:
         self._entries = [(path, entry, scales.get(path)) for path, entry in entries]
         self._has_mask, self._action = spec.has_action_mask, spec.action
         self._random = np.random.Generator(np.random.SFC64(seed))
-        self.state: Tree = {}  # there is no core
+        self.nbytes = mlp.nbytes
+        self.state_spec: Tree = {}  # there is no core
+        self.state: Tree = {}
         self.version = -1
 
     def refresh(self, reader: ParameterReader) -> None:
@@ -120,7 +126,10 @@ def choose(logits: np.ndarray, race: np.ndarray) -> tuple[np.ndarray, np.ndarray
     return action, logits[rows, action] - np.log(np.exp(logits).sum(-1))
 
 
-def is_small(mlp: PlainMlp, envs: int) -> bool:
-    """Return whether NumPy computes the network on one core, and faster than torch does."""
+def small_mlp(network: Network, envs: int) -> PlainMlp | None:
+    """Return the description of a network that NumPy computes on one core, and faster than torch does; else None."""
+    mlp = network.plain_mlp()
+    if mlp is None:
+        return None
     weights = [mlp.places[f"{name}.weight"][1] for name in (*mlp.layers, mlp.head)]
-    return all(envs * rows * columns <= LARGEST_PRODUCT for rows, columns in weights)
+    return mlp if all(envs * rows * columns <= LARGEST_PRODUCT for rows, columns in weights) else None
