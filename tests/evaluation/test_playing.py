@@ -10,7 +10,8 @@ import torch
 from own_parts import Diary
 
 from pronk.config import load_config
-from pronk.evaluation.playing import Evaluation, evaluate, load
+from pronk.evaluation.playing import Evaluation, evaluate
+from pronk.evaluation.trained_policy import load
 from pronk.runs.directory import RunDirectory
 from pronk.seeding import evaluation_seeds
 from pronk.starting import train
