@@ -120,11 +120,6 @@ class Learner:
         return Parameters(self.version, self._block.bytes().numpy())
 
     @property
-    def parameters_nbytes(self) -> int:
-        """Size of a published block."""
-        return self._block.nbytes
-
-    @property
     def gradients(self) -> Tensor:
         """What learners that act as one add up between the halves of a step, weighted by their valid steps.
 

@@ -29,7 +29,6 @@ CHANGEABLE = (
     "run.stop_return",
     "run.log_every_seconds",
     "checkpoint.every_seconds",
-    "checkpoint.keep",
 )
 
 
@@ -80,8 +79,7 @@ class Trainer:
             opened(config, rendezvous, run_dir, name, resume, say, aloud=False)
         )
         self._callbacks = Callbacks(on_metrics=self._remember)
-        self._interrupts = self._training.interrupts()
-        self._updates = self._training.updates(self._interrupts, display, self._callbacks)
+        self._updates = self._training.updates(display, self._callbacks)
         self._line: dict[str, Any] = {}
         self._left_at = time.perf_counter()
         self._over = False
@@ -99,7 +97,7 @@ class Trainer:
         """
         self._training.metrics.leave_out(time.perf_counter() - self._left_at)
         try:
-            with self._interrupts:
+            with self._training.interrupts:
                 for _ in range(0 if self._over else updates):
                     next(self._updates)
         except StopIteration:
@@ -135,8 +133,10 @@ class Trainer:
             raise UserError(
                 f"{key} cannot change while the run is on{nearest(key, CHANGEABLE)}; these can: {', '.join(CHANGEABLE)}"
             )
-        checked = override(Config(), [f"{key}={'null' if value is None else value}"])
-        self._training.change({key: checked.at(key)})
+        checked = override(Config(), [f"{key}={'null' if value is None else value}"]).at(key)
+        if checked == "auto":
+            raise UserError(f"{key}: auto is decided when a run starts; give a value")
+        self._training.change({key: checked})
 
     def policy(self, *, deterministic: bool = False, seed: int = 1, task: str | None = None) -> TrainedPolicy:
         """Return a copy of the policy as it is now; training on does not change it."""

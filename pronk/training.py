@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import tempfile
 import time
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
@@ -47,8 +46,8 @@ from pronk.processes.failures import user_code
 from pronk.processes.interrupts import Interrupted, Interrupts
 from pronk.replay import Replay
 from pronk.runs.broken_batch import keep_broken_batch
-from pronk.runs.checkpoint import Checkpoints
 from pronk.runs.directory import RunDirectory
+from pronk.runs.saver import CheckpointSaver, Standing
 from pronk.schedules import entropy_cost, learning_rate, progress_of
 from pronk.seeding import further_learner_seed, replay_seed
 from pronk.sinks import Sink
@@ -60,9 +59,6 @@ from pronk.types import EnvSpec, Failure, Unroll
 Say = Callable[[str], None]
 
 MOST_BARREN_UPDATES = 200  # in a row without a single valid step, after which the run cannot be getting anywhere
-LAST_TRIES, LAST_PAUSE = 3, 1.0  # to write the last checkpoint again; seconds between them
-BEST_EVERY_SECONDS = 5.0  # a new best is saved no more often,
-BEST_SHARE = 0.01  # and takes no more of the time than this
 
 
 class BrokenGradient(Failure):
@@ -87,40 +83,32 @@ class Training:
         self.path, self.summary = run.path, dict[str, Any]()
         self._group = group or SingleLearner()
         self._leads = self._group.rank == 0  # who writes
+        self.interrupts = Interrupts(say if self._leads else lambda message: None)
         self._replay: Replay | None = None
         self.metrics = metrics_of(config, learner.spec)
-        self._best = (False, -float("inf"))  # see Metrics.standing
         self._confirmation: TaskConfirmation | None = None  # while the weights are held
         self._confirm_from = 0  # steps
         self._reported: dict[str, Any] | None = None
-        self._saved: Path | None = None
         self._said: set[str] = set()
+        self._saver = CheckpointSaver(run.checkpoints, config.checkpoint.keep, self._state, self._say_once)
         if resume:
             self._restore()
-        self._saved_at = self._written_at = time.monotonic()
-        self._write_seconds = 0.0  # that the last checkpoint took
+        self._saved_at = time.monotonic()
 
     def go(self, display: Sink | None = None, callbacks: Callbacks | None = None) -> dict[str, Any]:
         """Run to the end, and return what summary.json holds."""
-        updates = self.updates(interrupts := self.interrupts(), display, callbacks)
-        with interrupts, contextlib.suppress(StopIteration):
-            while True:
-                next(updates)
+        with self.interrupts:
+            for _ in self.updates(display, callbacks):
+                pass
         return self.summary
 
-    def interrupts(self) -> Interrupts:
-        """Return what `updates` needs. Signals are only noted within its `with` block."""
-        return Interrupts(self._say if self._leads else lambda message: None)
-
-    def updates(
-        self, interrupts: Interrupts, display: Sink | None = None, callbacks: Callbacks | None = None
-    ) -> Iterator[None]:
-        """Run to the end, whatever the end is, with a pause after each update in which the caller may do anything.
+    def updates(self, display: Sink | None = None, callbacks: Callbacks | None = None) -> Iterator[None]:
+        """Run to the end, whatever the end is; yield after each update. The caller has entered `interrupts`.
 
         All ends but a broken gradient leave a checkpoint.
         """
         failure: Exception | None = None
-        updates_before = self.metrics.updates
+        updates_before, interrupts = self.metrics.updates, self.interrupts
         self._callbacks = callbacks or Callbacks()
         with contextlib.ExitStack() as stack:
             interrupts.look = self._look
@@ -143,12 +131,12 @@ class Training:
             except Exception as error:
                 outcome, failure = "failed", error
             self._group.leave(outcome, str(failure) if failure else None)
-            if self.metrics.updates > updates_before or not self._saved:
+            if self.metrics.updates > updates_before or not self._saver.last:
                 self._report()
                 if not isinstance(failure, BrokenGradient) and (unsaved := self._save_last()):
                     outcome, failure = "failed", failure or unsaved
-            if outcome in ("solved", "finished") and self._saved:
-                self._evaluator.finish(self._saved, interrupts, aloud=display is not None)
+            if outcome in ("solved", "finished") and self._saver.last:
+                self._evaluator.finish(self._saver.last, interrupts, aloud=display is not None)
         self._summarise(outcome, failure)
         if failure is not None:
             raise failure
@@ -159,7 +147,7 @@ class Training:
         self._callbacks.check()
 
     def _summarise(self, outcome: str, failure: Exception | None) -> None:
-        saved, cause = (str(one) if one else None for one in (self._saved, failure))
+        saved, cause = (str(one) if one else None for one in (self._saver.last, failure))
         self.summary = {"outcome": outcome, "run": str(self._run.path), "checkpoint": saved, **self.metrics.line()}
         self.summary |= {"evaluation": self._evaluator.last, "failure": cause}
         try:
@@ -203,7 +191,8 @@ class Training:
                 if metrics.seconds_since_line() >= self.config.run.log_every_seconds:
                     metrics.queue = port.waiting / max(1, port.room)
                     self._report()
-                    self._save_if_best()
+                    if self._leads:
+                        self._saver.save_if_best(self._standing())
                     watch()
                 overdue = time.monotonic() - self._saved_at >= self.config.checkpoint.every_seconds
                 if self._evaluator.wants_checkpoint() or overdue:
@@ -331,84 +320,41 @@ class Training:
             self._say(message)
 
     def _save(self) -> None:
-        """Write a checkpoint. If that fails, it is reported; the last one is kept and training continues."""
-        if not self._leads:
-            self._save_replay()
-            self._saved_at = time.monotonic()
-            return
-        standing = self.metrics.standing
-        best = standing is not None and standing >= self._best and not self._evaluator.chooses_best
-        with self._writing():
-            self._saved = None
-            state = self._state(standing if standing is not None and best else self._best)
-            self._saved = self._run.checkpoints.save(state, self.config.checkpoint.keep, best)
-            self._best = state["best"]
-            self._evaluator.offer(self._saved)
-            self._callbacks.saved(self._saved)
+        """Write a checkpoint, and have it evaluated if that is due."""
+        if self._leads and (saved := self._saver.save(self._standing())):
+            self._evaluator.offer(saved)
+            self._callbacks.saved(saved)
         self._save_replay()
         self._saved_at = time.monotonic()
 
     def _save_last(self) -> Failure | None:
-        """Write the last checkpoint. If its disk stays full, write it elsewhere and return that as a failure."""
-        self._save()
-        for _ in range(LAST_TRIES):
-            if self._saved or not self._leads:
-                return None
-            time.sleep(LAST_PAUSE)
-            self._save()
-        folder = self._run.checkpoints.folder
-        try:
-            elsewhere = Path(tempfile.mkdtemp(prefix=f"{self._run.path.name}-"))
-            saved = Checkpoints(elsewhere).save(self._state(self._best), keep=1)
-        except (OSError, RuntimeError):
-            return Failure(f"the last checkpoint could be written neither to {folder} nor to {tempfile.gettempdir()}")
-        return Failure(f"the last checkpoint could not be written to {folder}: move it there from {saved}")
+        """Write the last checkpoint. Returns why it is not where it belongs, if it is not."""
+        problem = self._saver.save_last(self._standing()) if self._leads else None
+        if self._leads and self._saver.last:
+            self._callbacks.saved(self._saver.last)
+        self._save_replay()
+        return problem
 
-    def _save_if_best(self) -> None:
-        """Write best.pt where the return is the highest yet, not too often. The other checkpoints stay as they are."""
-        standing = self.metrics.standing
-        if not self._leads or standing is None or not standing[0] or standing <= self._best:
-            return
-        pause = max(BEST_EVERY_SECONDS, self._write_seconds / BEST_SHARE)
-        if self._evaluator.chooses_best or time.monotonic() - self._written_at < pause:
-            return
-        with self._writing():
-            self._run.checkpoints.save_best(self._state(standing))
-            self._best = standing
+    def _standing(self) -> Standing | None:
+        """Return what the policy is worth, for best.pt; None where evaluations choose it."""
+        return None if self._evaluator.chooses_best else self.metrics.standing
 
-    def _state(self, best: tuple[bool, float]) -> dict[str, Any]:
+    def _state(self) -> dict[str, Any]:
         """Return the content of a checkpoint."""
+        if not self.learner.is_finite():
+            raise BrokenGradient("the weights are no longer finite; the last checkpoint is kept")
         return {
             "learner": self.learner.state(),
             "metrics": self.metrics.state(),
-            "best": best,
             "config": self._recorded.model_dump(),
         }
 
-    @contextlib.contextmanager
-    def _writing(self) -> Iterator[None]:
-        """Around the writing of a checkpoint: weights must be finite, and a full disk is reported."""
-        if not self.learner.is_finite():
-            raise BrokenGradient("the weights are no longer finite; the last checkpoint is kept")
-        began = time.monotonic()
-        try:
-            yield
-        except (OSError, RuntimeError) as error:
-            self._say_once(f"cannot write a checkpoint: {error}; the last one is kept")
-        self._written_at = time.monotonic()
-        self._write_seconds = self._written_at - began
-
     def _restore(self) -> None:
         """Continue from the newest checkpoint, with the configuration as it is now."""
-        state, problems = self._run.checkpoints.restore()
-        for path, problem in problems.items():
-            path.rename(path.with_suffix(".broken"))  # it would count as the newest
-            self._say(f"{problem}; set aside, going back to the one before it")
+        state = self._saver.restore()
         check_same_tasks(recorded(state["config"]), self.config)
         self.learner.load_state(state["learner"])
         self.metrics.load_state(state["metrics"])
-        self._best = max(tuple(state["best"]), self._run.checkpoints.best_standing())
-        self._saved = self._run.checkpoints.saved()[-1]
         self._run.prepare_resume(self._recorded, self.metrics.updates)
 
     def _keep_broken_batch(self, error: NonFinite) -> BrokenGradient:

@@ -146,7 +146,7 @@ def test_an_actor_runs_until_the_learner_is_gone(newly_alive):
         with make_actor(config, lambda *made: SharedMemoryActorPort(ticket, *made), 0, 0, 0) as actor:
             actor.run()
 
-    with SharedMemoryTransport(layout, learner.parameters_nbytes, actors=1, slots=2) as transport:
+    with SharedMemoryTransport(layout, learner.parameters().block.nbytes, actors=1, slots=2) as transport:
         transport.publish(learner.parameters())
         ticket, inherited = transport.connect(0)
         with inherited:

@@ -15,6 +15,7 @@ from pronk import training
 from pronk.actors import ActorSetup
 from pronk.config import load_config, resolve
 from pronk.returns import CONFIRMED, EPISODES
+from pronk.runs import saver
 from pronk.runs.checkpoint import load_checkpoint
 from pronk.runs.directory import RunDirectory
 from pronk.starting import learner_for, spec_of
@@ -116,8 +117,8 @@ def test_a_new_best_is_saved_between_two_checkpoints_but_not_too_often(
         yield Hands(setup, [0] * len(returns), returns), lambda: None
 
     monkeypatch.setattr(training, "running_actors", running_actors)
-    monkeypatch.setattr(training, "BEST_EVERY_SECONDS", every_seconds)
-    monkeypatch.setattr(training, "BEST_SHARE", 1e9)
+    monkeypatch.setattr(saver, "BEST_EVERY_SECONDS", every_seconds)
+    monkeypatch.setattr(saver, "BEST_SHARE", 1e9)
     settings = ("run.stop_return=null", "run.log_every_seconds=1e-9", "checkpoint.every_seconds=1e9", "transport=local")
     config = load_config("catch", [*SIZES, *settings, f"run.total_steps={STEPS * len(returns) // 2}"])
     run = RunDirectory.create(config, tmp_path / "run", "best")
@@ -127,7 +128,7 @@ def test_a_new_best_is_saved_between_two_checkpoints_but_not_too_often(
     assert load_checkpoint(run.checkpoints.best)["metrics"]["updates"] == saved_at
     assert [path.stem for path in run.checkpoints.saved()] == [f"{3 * BATCHES * STEPS:012d}"]
     resumed = training.Training(resolved, config, run, learner, True, pytest.fail)
-    assert resumed._best == ((True, 9.0) if every_seconds == 0 else (True, 1.0))
+    assert resumed._saver.best == ((True, 9.0) if every_seconds == 0 else (True, 1.0))
 
 
 @pytest.mark.parametrize("lag", [0, 3])

@@ -8,21 +8,21 @@ everything that runs).
 from pronk.config.automatic import decided
 from pronk.config.config import Config
 from pronk.config.host import GatewayConfig
-from pronk.config.knobs import EnvConfig, LossConfig, NetworkConfig, OptimiserConfig, ReplayConfig
+from pronk.config.knobs import EnvConfig, NetworkConfig, OptimiserConfig, ReplayConfig
 from pronk.config.loading import load_config, override, preset_names, read_yaml, recorded, validate
 from pronk.config.machine import available_cores
-from pronk.config.resolved import Rank, ResolvedConfig, ResolvedOptimiser, record, resolve
+from pronk.config.resolved import Rank, ResolvedConfig, ResolvedLoss, ResolvedOptimiser, record, resolve
 
 __all__ = [
     "Config",
     "EnvConfig",
     "GatewayConfig",
-    "LossConfig",
     "NetworkConfig",
     "OptimiserConfig",
     "Rank",
     "ReplayConfig",
     "ResolvedConfig",
+    "ResolvedLoss",
     "ResolvedOptimiser",
     "available_cores",
     "decided",

@@ -23,6 +23,7 @@ RULES: dict[str, dict[str, Any]] = {
     "images": {"actors.envs": 16, "actors.unroll_length": 20, "optimiser.learning_rate": 5e-4},
 }
 WIDTHS = (4, 3, 2, 1)  # of a batch, in columns: the first that divides an actor's environments
+ENTROPY_COSTS = {"choices": 0.01, "real numbers": 0.002}
 PASSES = {"vectors": 8, "small images": 3}  # with a loss that bounds how far they lead
 
 
@@ -43,6 +44,7 @@ def decided(config: Config, spec: EnvSpec | None = None) -> Config:
     else:
         del rules["actors.envs"]  # they have to fit the batch: see resolved.py
     rules["learner.passes"] = PASSES.get(kind, "idle") if config.loss.name == "appo" else "idle"
+    rules["loss.entropy_cost"] = ENTROPY_COSTS["choices" if spec is None or spec.action.choices else "real numbers"]
     over_network = config.gateway.address is not None or config.transport.name == "grpc"
     never_idle = config.learner.passes == config.learner.batch_size == "auto" and not over_network
     rules["actors.slots"] = 1 if never_idle else 2
@@ -51,7 +53,7 @@ def decided(config: Config, spec: EnvSpec | None = None) -> Config:
 
 def depends_on_environment(config: Config) -> bool:
     """Return whether any setting waits for the environment's spaces."""
-    paths = ("actors.unroll_length", "learner.batch_size", "optimiser.learning_rate")
+    paths = ("actors.unroll_length", "learner.batch_size", "optimiser.learning_rate", "loss.entropy_cost")
     return any(config.at(path) == "auto" for path in paths)
 
 
@@ -72,5 +74,6 @@ def chosen(config: Config, spec: EnvSpec) -> str:
         "batch_size": config.learner.batch_size,
         "learning_rate": config.optimiser.learning_rate,
         "passes": config.learner.passes,
+        "entropy_cost": config.loss.entropy_cost,
     }
     return f"settings for {kind_of(spec)}: " + ", ".join(f"{name} {value}" for name, value in settings.items())

@@ -223,8 +223,9 @@ class LossConfig(Section):
     """Discount factor per step. Table G.1: 0.99."""
     baseline_cost: NonNegative = 0.5
     """Weight of the value loss. Table G.1: 0.5."""
-    entropy_cost: NonNegative = 0.01
-    """Weight of the entropy bonus, which keeps the policy from settling too early. Table G.1: 0.01."""
+    entropy_cost: NonNegative | Auto = "auto"
+    """Weight of the entropy bonus, which keeps the policy from settling too early. `auto`: 0.01 for choices, 0.002 for
+    real-valued actions, whose entropy can grow without end. Table G.1: 0.01."""
     entropy_schedule: Schedule = "constant"
     """How entropy_cost changes: as optimiser.schedule. A falling one explores first and is precise later."""
     reduction: Literal["mean", "sum"] = "mean"

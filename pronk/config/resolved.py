@@ -64,6 +64,12 @@ class ResolvedNetwork(NetworkConfig):
     popart: bool
 
 
+class ResolvedLoss(LossConfig):
+    """Policy, values and batch -> a number to minimise."""
+
+    entropy_cost: float
+
+
 class ResolvedOptimiser(OptimiserConfig):
     """Gradient -> new weights."""
 
@@ -106,7 +112,7 @@ class ResolvedConfig(Document):
     """How many learners there are."""
     env: EnvConfig
     network: ResolvedNetwork
-    loss: LossConfig
+    loss: ResolvedLoss
     optimiser: ResolvedOptimiser
     actors: ResolvedActors
     learner: ResolvedLearner

@@ -17,7 +17,7 @@ from pronk.envs import make_env
 from pronk.envs.last_inputs import LastInputs, as_dict
 from pronk.evaluation.playing import checkpoint_of, restored_network
 from pronk.runs.directory import find_run
-from pronk.types import Tree, UserError, leaves, map_tree
+from pronk.types import Array, Tree, UserError, leaves, map_tree
 
 
 class Decision(NamedTuple):
@@ -56,7 +56,9 @@ class TrainedPolicy:
         self._network = restored_network(config, self._env.spec, state).eval()
         self._deterministic = deterministic
         self._generator = torch.Generator().manual_seed(seed)
-        self.reset()
+        self._count, self._first = 0, np.ones(0, bool)  # observations at a time; those that open an episode
+        self._state: Tree = {}
+        self._action: Array = np.zeros(0)  # the last
 
     def reset(self, which: Any = None) -> None:
         """Say that the next observation opens an episode: all of them, or of N those where `which` [N] is True."""
@@ -127,7 +129,7 @@ class TrainedPolicy:
                 return encoded, is_single
         wanted = {name or "observation": spec.shape for name, spec in leaves(self._env.spec.observation)}
         raise UserError(
-            f"the observation is not one of this environment's, nor N of them; expected the shapes {wanted}"
+            f"the observation is neither one of this environment's nor N of them: expected the shapes {wanted}"
         )
 
     def _fits(self, encoded: Tree) -> bool:

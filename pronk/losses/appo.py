@@ -22,10 +22,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pronk.config import LossConfig
+from pronk.config import ResolvedLoss
 from pronk.losses.base import LossTerms
 from pronk.losses.corrections import CORRECTIONS, upgoing
-from pronk.losses.impala import REWARD_CLIPS
+from pronk.losses.rewards import REWARD_CLIPS
 from pronk.types import Unroll, Value
 
 LARGEST_LOG_RATIO = 20.0  # exp() of it is finite, and far beyond every clip
@@ -37,7 +37,7 @@ class AppoLoss:
 
     target_log_prob: Tensor | None = None
 
-    def __init__(self, config: LossConfig) -> None:
+    def __init__(self, config: ResolvedLoss) -> None:
         self._config, self.entropy_cost = config, config.entropy_cost
         self._correct = CORRECTIONS[config.correction]
         self._clip = REWARD_CLIPS[config.reward_clip]

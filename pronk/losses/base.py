@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Protocol
 
 from torch import Tensor
 
-from pronk.config import LossConfig
+from pronk.config import ResolvedLoss
 from pronk.config.named import find
 from pronk.types import Unroll, Value
 
@@ -44,6 +44,6 @@ class Loss(Protocol):
 TABLE = {"impala": "pronk.losses.impala:ImpalaLoss", "appo": "pronk.losses.appo:AppoLoss"}
 
 
-def make_loss(config: LossConfig) -> Loss:
+def make_loss(config: ResolvedLoss) -> Loss:
     """Make the configured loss."""
     return find("loss", config.name, TABLE)(config)

@@ -61,20 +61,40 @@ def vtrace(
     # v_t - V(x_t) = delta_t + gamma_t c_t (v_{t+1} - V(x_{t+1})), backwards from v_T = V(x_T)
     decay = discount * (lambda_ * c)
     may_overflow = None in (rho_bar, c_bar, pg_rho_bar) or float(c_bar or 0) > 1
-    excess = torch.zeros_like(bootstrap)  # v_{t+1} - V(x_{t+1})
-    excesses = []
-    for delta_t, decay_t in zip(reversed(delta.unbind()), reversed(decay.unbind()), strict=True):
-        excess = torch.addcmul(delta_t, decay_t, excess)
-        if may_overflow:  # c_t > 1 makes the trace grow as c^T; an inf in it would become NaN at the next zero
-            excess = excess.clamp(-LARGEST_TARGET, LARGEST_TARGET)
-        excesses.append(excess)
-    target = value + torch.stack(excesses[::-1])
+    target = value + (bounded_sums(delta, decay) if may_overflow else discounted_sums(delta, decay))
 
     next_target = torch.cat([target[1:], bootstrap.unsqueeze(0)])
     advantage = pg_rho * (reward + discount * next_target - value)
     if may_overflow:
         advantage = advantage.clamp(-LARGEST_TARGET, LARGEST_TARGET)
     return Targets(target, advantage)
+
+
+def discounted_sums(delta: Tensor, decay: Tensor) -> Tensor:
+    """Return s_t = delta_t + decay_t s_{t+1} of [T, B] tensors, with s_T = 0.
+
+    Each round doubles how far ahead every step has looked: after k rounds s_t has its first 2^k terms. That takes
+    log2(T) rounds of whole tensors instead of T small steps, which cost a small network a tenth of its update.
+    """
+    sums, ahead = delta.clone(), 1
+    decay = decay[:-1]  # from s_t to s_{t+ahead}
+    while ahead < len(sums):
+        sums[:-ahead] += decay * sums[ahead:]
+        decay = decay[:-ahead] * decay[ahead:]
+        ahead *= 2
+    return sums
+
+
+def bounded_sums(delta: Tensor, decay: Tensor) -> Tensor:
+    """Return `discounted_sums`, kept within LARGEST_TARGET at every step.
+
+    With c_t > 1 they grow as c^T, and an infinity would become NaN at the next decay of zero.
+    """
+    total, sums = torch.zeros_like(delta[0]), []
+    for delta_t, decay_t in zip(reversed(delta.unbind()), reversed(decay.unbind()), strict=True):
+        total = torch.addcmul(delta_t, decay_t, total).clamp(-LARGEST_TARGET, LARGEST_TARGET)
+        sums.append(total)
+    return torch.stack(sums[::-1])
 
 
 def uncorrected(log_rho: Tensor, *inputs: Tensor, lambda_: float = 1.0, **bars: float | None) -> Targets:

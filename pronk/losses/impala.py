@@ -2,35 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor
 
-from pronk.config import LossConfig
+from pronk.config import ResolvedLoss
 from pronk.losses.base import LossTerms
 from pronk.losses.corrections import CORRECTIONS, SCORES, clipped, upgoing
+from pronk.losses.rewards import REWARD_CLIPS
 from pronk.types import Unroll, Value
-
-
-def soft_asymmetric(reward: Tensor) -> Tensor:
-    """Squash rewards as the paper does for DMLab-30: negative ones to [-0.3, 0], positive ones to [0, 5]."""
-    squashed = reward.tanh()
-    return 0.3 * squashed.clamp(max=0.0) + 5.0 * squashed.clamp(min=0.0)
-
-
-REWARD_CLIPS: dict[str, Callable[[Tensor], Tensor]] = {
-    "none": lambda reward: reward,
-    "abs_one": lambda reward: reward.clamp(-1.0, 1.0),
-    "soft_asymmetric": soft_asymmetric,
-}
 
 
 class ImpalaLoss:
     """The actor-critic loss with any of the four off-policy corrections."""
 
-    def __init__(self, config: LossConfig) -> None:
+    def __init__(self, config: ResolvedLoss) -> None:
         self._config, self.entropy_cost = config, config.entropy_cost
         self._correct = CORRECTIONS[config.correction]
         self._score = SCORES.get(config.correction)

@@ -24,9 +24,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from pronk.config import LossConfig, ReplayConfig
+from pronk.config import ReplayConfig, ResolvedLoss
 from pronk.losses.base import Loss, LossTerms
-from pronk.losses.impala import REWARD_CLIPS
+from pronk.losses.rewards import REWARD_CLIPS
 from pronk.types import Unroll, Value
 
 
@@ -45,7 +45,7 @@ class ReplayLoss:
     seen: Seen
     """Of the last call."""
 
-    def __init__(self, loss: Loss, config: LossConfig, replay: ReplayConfig, fresh: int) -> None:
+    def __init__(self, loss: Loss, config: ResolvedLoss, replay: ReplayConfig, fresh: int) -> None:
         self._loss, self._config, self._replay, self._fresh = loss, config, replay, fresh
         self._clip = REWARD_CLIPS[config.reward_clip]
 

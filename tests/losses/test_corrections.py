@@ -12,6 +12,8 @@ from pronk.losses.corrections import (
     LARGEST_RATIO,
     LARGEST_TARGET,
     SCORES,
+    bounded_sums,
+    discounted_sums,
     one_step,
     uncorrected,
     upgoing,
@@ -228,3 +230,10 @@ def test_upgoing_advantages_are_those_of_following_the_episode(case):
     for b in range(case.reward.shape[1]):
         columns = (array[..., b].tolist() for array in (valid, *case[1:]))
         assert found[:, b].tolist() == pytest.approx(slow_upgo(*columns))
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 7, 8, 100])
+def test_sums_of_doubled_reach_are_those_of_single_steps(length):
+    torch.manual_seed(length)
+    delta, decay = torch.randn(length, 3), torch.rand(length, 3) * (torch.rand(length, 3) < 0.9)
+    torch.testing.assert_close(discounted_sums(delta, decay), bounded_sums(delta, decay))

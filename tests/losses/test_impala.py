@@ -6,7 +6,7 @@ import pytest
 import torch
 from gymnasium.vector import AutoresetMode
 
-from pronk.config import LossConfig, NetworkConfig
+from pronk.config import NetworkConfig, ResolvedLoss
 from pronk.envs.gymnasium_vector import adapt
 from pronk.losses import make_loss
 from pronk.losses.corrections import CORRECTIONS
@@ -21,7 +21,7 @@ UNIFORM = math.log(1 / 3)
 
 def paper(**settings):
     """The paper's loss; Pronk's own default is another."""
-    return LossConfig(**({"name": "impala", "lambda_": 1.0} | settings))
+    return ResolvedLoss(**({"name": "impala", "lambda_": 1.0, "entropy_cost": 0.01} | settings))
 
 
 def batch_of(action, reward, *, log_prob=UNIFORM, discount=1.0, valid=True, observation=0.0):

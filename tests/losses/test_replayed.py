@@ -8,7 +8,7 @@ import pytest
 import torch
 from test_impala import paper, random_batch
 
-from pronk.config import LossConfig, ReplayConfig
+from pronk.config import ReplayConfig, ResolvedLoss
 from pronk.losses import make_loss
 from pronk.losses.replayed import ReplayLoss
 from pronk.networks.distributions import Categorical
@@ -24,7 +24,7 @@ def given(seed: int = 1):
     return batch, logits.requires_grad_(), torch.randn(LENGTH + 1, COLUMNS).requires_grad_()
 
 
-def wrapped(config: LossConfig, fresh: int = FRESH, **replay: float) -> ReplayLoss:
+def wrapped(config: ResolvedLoss, fresh: int = FRESH, **replay: float) -> ReplayLoss:
     return ReplayLoss(make_loss(config), config, ReplayConfig(size=10, **replay), fresh)
 
 
@@ -33,7 +33,7 @@ def gradients(loss, batch, logits, value):
     return terms, torch.autograd.grad(terms.total, [logits, value])
 
 
-def config_of(name: str, reduction: str) -> LossConfig:
+def config_of(name: str, reduction: str) -> ResolvedLoss:
     return paper(name=name, reduction=reduction, entropy_cost=0.02, discount=0.9)
 
 
