@@ -71,7 +71,7 @@ def report(options: argparse.Namespace, folder: Path) -> None:
     parameters = Parameters(0, np.zeros(PARAMETERS_NBYTES, np.uint8))
     said: list[str] = []
     with Interrupts() as interrupts:
-        setup = ActorSetup(resolve(config), layout, parameters, folder / "logs", 0, interrupts, said.append)
+        setup = ActorSetup(resolve(config), layout, parameters, None, folder / "logs", 0, interrupts, said.append)
         with running_actors(setup) as (port, watch):
             address = (folder / "address").read_text().strip()
             clients = start_clients(options, address)

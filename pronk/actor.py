@@ -11,8 +11,6 @@ import numpy as np
 from pronk.config import ResolvedConfig
 from pronk.envs import VectorEnv, make_env
 from pronk.layout import UnrollLayout
-from pronk.networks import make_network
-from pronk.parameters import block_nbytes
 from pronk.policies import Policy, make_policy
 from pronk.seeding import actor_seeds
 from pronk.transport import ActorPort, Closed
@@ -138,8 +136,7 @@ def make_actor(
     policy_seed, env_seeds = actor_seeds(config.run.seed, index, life, generation, config.actors.envs, config.rank)
     with contextlib.ExitStack() as stack:
         env = stack.enter_context(contextlib.closing(make_env(config, config.actors.envs, first_dealt(config, index))))
-        network = make_network(env.spec, config.network)
-        policy = stack.enter_context(contextlib.closing(make_policy(config, network, policy_seed, ticket)))
-        port = make_port(UnrollLayout(specs_for(config, env.spec, network.state_spec)), block_nbytes(network))
+        policy = stack.enter_context(contextlib.closing(make_policy(config, env.spec, policy_seed, ticket or {})))
+        port = make_port(UnrollLayout(specs_for(config, env.spec, policy.state_spec)), policy.nbytes)
         first_number = config.rank * NUMBERS_PER_LEARNER + index * config.actors.envs
         yield Actor(env, policy, port, env_seeds, config.actors.sync_every, first_number)

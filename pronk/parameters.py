@@ -92,14 +92,13 @@ class ParameterBlock:
         self.weights = self.values[:size]
         self.summed = torch.zeros(size + sum(_padded(module.sums) for module in self.statistics), device=device)
         self.gradients, self.sums = self.summed[:size], self.summed[size:]
-        offset = 0
-        for tensor in (*weights.values(), *buffers.values()):
+        for name, (offset, _) in places_in_block(network).items():
+            tensor = (weights | buffers)[name]
             view = self.values[offset : offset + tensor.numel()].view_as(tensor)
             view.copy_(tensor.data)
             tensor.data = view
             if isinstance(tensor, nn.Parameter):
                 tensor.grad = self.gradients[offset : offset + tensor.numel()].view_as(tensor)
-            offset += _padded(tensor)
         offset = 0
         for module in self.statistics:
             module.sums = self.sums[offset : offset + module.sums.numel()].view_as(module.sums)
@@ -123,6 +122,15 @@ class ParameterBlock:
 def block_nbytes(network: nn.Module) -> int:
     """Return the size of a network's block without making one."""
     return 4 * sum(map(_padded, [*network.parameters(), *network.buffers()]))
+
+
+def places_in_block(network: nn.Module) -> dict[str, tuple[int, tuple[int, ...]]]:
+    """Return the offset, in floats, and the shape of every weight and buffer in a network's block."""
+    places, offset = {}, 0
+    for name, tensor in (*network.named_parameters(), *network.named_buffers()):
+        places[name] = (offset, tuple(tensor.shape))
+        offset += _padded(tensor)
+    return places
 
 
 def _padded(tensor: Tensor) -> int:

@@ -42,6 +42,7 @@ from pronk.learner import Learner, NonFinite
 from pronk.learners import GroupEnded, LearnerGroup, SingleLearner
 from pronk.metrics import Metrics
 from pronk.parameters import ParameterDelay
+from pronk.policies.numpy_mlp import small_mlp
 from pronk.processes.failures import user_code
 from pronk.processes.interrupts import Interrupted, Interrupts
 from pronk.replay import Replay
@@ -168,9 +169,9 @@ class Training:
         config, learner, metrics = self.config, self.learner, self.metrics
         self._synchronise(interrupts)
         specs = specs_for(config, learner.spec, learner.network.state_spec)
-        setup = ActorSetup(
-            config, UnrollLayout(specs), learner.parameters(), self._run.logs, metrics.env_steps, interrupts, self._say
-        )
+        mlp = small_mlp(learner.network, config.actors.envs)
+        state = (learner.parameters(), mlp, self._run.logs, metrics.env_steps)
+        setup = ActorSetup(config, UnrollLayout(specs), *state, interrupts, self._say)
         self._replay = self._make_replay(specs)
         with running_actors(setup) as (port, watch):
             sizes = (config.learner.batch_size, learner.device, config.learner.passes)

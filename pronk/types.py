@@ -133,6 +133,22 @@ class Parameters(NamedTuple):
     block: Array  # [bytes] uint8
 
 
+class PlainMlp(NamedTuple):
+    """A policy that is fully connected layers and nothing else, so that actors need no torch to compute it.
+
+    Everything is named as in the network, and `places` has where each tensor is in a block of `Parameters`. All of it
+    is plain data.
+    """
+
+    scales: dict[str, str]  # of the observation's entries that are normalised: path -> the module with factor and shift
+    layers: list[str]  # the modules with weight and bias of each hidden layer
+    activation: str
+    head: str  # likewise, of the logits or the means
+    log_std: str | None  # the tensor, for real-valued actions
+    places: dict[str, tuple[int, tuple[int, ...]]]  # offset in floats, shape
+    nbytes: int  # of the block
+
+
 class Value(Protocol):
     """What a loss sees of the values of a batch. `Network.value` makes it.
 

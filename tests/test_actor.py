@@ -18,7 +18,7 @@ from pronk.envs.last_inputs import LastInputs
 from pronk.layout import UnrollLayout
 from pronk.learner import Learner
 from pronk.networks import make_network
-from pronk.policies.local import LocalPolicy
+from pronk.policies.torch_policy import TorchPolicy
 from pronk.transport.local import LocalTransport
 from pronk.transport.shared_memory import SharedMemoryActorPort, SharedMemoryTransport
 from pronk.types import UserError
@@ -55,7 +55,7 @@ def test_each_column_says_which_task_its_environment_plays():
     learner = Learner(config, env.spec, torch.device("cpu"))
     transport = LocalTransport(UnrollLayout(specs_for(config, env.spec, learner.network.state_spec)))
     transport.publish(learner.parameters())
-    policy = LocalPolicy(make_network(env.spec, config.network), ENVS, seed=1)
+    policy = TorchPolicy(make_network(env.spec, config.network), ENVS, seed=1)
     Actor(env, policy, transport, [1, 2]).advance()
     with transport.unrolls(1) as [unroll]:
         assert [env.spec.tasks[task] for task in unroll.task] == ["even", "odd"]

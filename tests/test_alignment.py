@@ -17,6 +17,7 @@ from pronk.envs import gymnasium_vector, probe_spec
 from pronk.layout import UnrollLayout
 from pronk.learner import Learner
 from pronk.networks import Network
+from pronk.policies.numpy_mlp import small_mlp
 from pronk.processes.interrupts import Interrupts
 from pronk.runs.directory import RunDirectory
 from pronk.seeding import actor_seeds
@@ -109,7 +110,16 @@ def recording(request, tmp_path_factory, module_patch) -> Recording:
     run = RunDirectory.create(asked_for(), tmp_path_factory.mktemp("run") / "here", "here")
     networks, received = {}, []
     layout = UnrollLayout(specs)
-    setup = ActorSetup(config, layout, learner.parameters(), run.logs, GENERATION, Interrupts(), pytest.fail)
+    setup = ActorSetup(
+        config,
+        layout,
+        learner.parameters(),
+        small_mlp(learner.network, config.actors.envs),
+        run.logs,
+        GENERATION,
+        Interrupts(),
+        pytest.fail,
+    )
     with running_actors(setup) as (port, _):
         for version in range(ROUNDS):
             networks[version] = copy.deepcopy(learner.network)

@@ -19,18 +19,16 @@ def main(job: dict[str, Any], channel: Channel) -> None:
 
 def play_over_shared_memory(job: dict[str, Any]) -> None:
     """Build the actor from the job and run it."""
-    import torch
-
     from pronk.actor import make_actor
     from pronk.config import ResolvedConfig
     from pronk.layout import UnrollLayout
     from pronk.processes.freed_memory import keep_freed_memory
     from pronk.processes.profiling import ACTOR_PARTS, Profile
+    from pronk.processes.threads import limit_threads
     from pronk.transport.shared_memory import SharedMemoryActorPort, Ticket
     from pronk.types import UserError
 
     config = ResolvedConfig.from_yaml(job["config"])
-    torch.set_num_threads(config.actors.threads)
     keep_freed_memory()
     ticket = Ticket(**job["ticket"])
 
@@ -40,6 +38,7 @@ def play_over_shared_memory(job: dict[str, Any]) -> None:
         return SharedMemoryActorPort(ticket, layout, nbytes)
 
     with make_actor(config, port, job["actor"], job["life"], job["generation"], job["policy"]) as actor:
+        limit_threads(config.actors.threads)
         if job["actor"] == 0 and config.run.profile_seconds:
             profile = Profile(Path(job["profile"]), "actor-000", ACTOR_PARTS, config.run.profile_seconds)
             with contextlib.closing(profile):

@@ -12,7 +12,7 @@ from pronk.config.named import find
 from pronk.layout import UnrollLayout
 from pronk.processes.interrupts import Interrupts
 from pronk.transport import LearnerPort
-from pronk.types import Parameters
+from pronk.types import Parameters, PlainMlp
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,8 @@ class ActorSetup:
     layout: UnrollLayout
     parameters: Parameters
     """To act with first."""
+    mlp: PlainMlp | None
+    """The network, if actors need no torch to compute it."""
     logs: Path
     generation: int
     """Environment steps trained so far: a resumed run draws new random numbers."""

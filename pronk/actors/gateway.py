@@ -229,6 +229,7 @@ class GatewayProcess:
             "layout": layout.plain(),
             "parameters_nbytes": self._setup.parameters.block.nbytes,
             "compression": config.transport.compression,
+            "mlp": self._setup.mlp._asdict() if self._setup.mlp else None,
         }
         return {
             "address": self._address,

@@ -45,7 +45,7 @@ def running_actors(setup: ActorSetup) -> Iterator[tuple[LearnerPort, Watch]]:
 
 def inference_for(setup: ActorSetup, port: SharedMemoryTransport) -> Inference:
     """Return the learner's half of the way in which its own actors choose actions."""
-    return make_inference(InferenceSetup(setup.config, setup.layout, port.reader(), setup.logs, setup.say))
+    return make_inference(InferenceSetup(setup.config, setup.layout, setup.mlp, port.reader(), setup.logs, setup.say))
 
 
 class ActorTransport(Protocol):

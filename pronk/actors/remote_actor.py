@@ -21,6 +21,7 @@ from pronk.processes.freed_memory import keep_freed_memory
 from pronk.processes.messages import Joined
 from pronk.processes.reporting import report
 from pronk.processes.restarts import RestartPolicy
+from pronk.processes.threads import limit_threads
 from pronk.transport import Closed
 from pronk.transport.grpc_actor import Connection, GrpcActorPort, LearnerUnavailable
 from pronk.transport.security import Credentials
@@ -61,13 +62,11 @@ class RemoteActor:
 
     def _play(self, connection: Connection) -> Connection | None:
         """Play for one learner until it ends; return the connection to the one that replaced it, if any."""
-        import torch
-
         from pronk.actor import make_actor
 
         welcome = connection.welcome
         config = ResolvedConfig.from_yaml(welcome["config"], f"the configuration from {self.address}")
-        torch.set_num_threads(config.actors.threads)
+        ticket = {"mlp": welcome["mlp"]} if welcome.get("mlp") else {}
         ports: list[GrpcActorPort] = []
 
         def make_port(layout: UnrollLayout, nbytes: int) -> GrpcActorPort:
@@ -78,7 +77,8 @@ class RemoteActor:
         try:
             with user_code("the actor"):
                 index = welcome["actor"]
-                with make_actor(config, make_port, index, welcome["life"], welcome["generation"]) as actor:
+                with make_actor(config, make_port, index, welcome["life"], welcome["generation"], ticket) as actor:
+                    limit_threads(config.actors.threads)
                     self.say(f"joined {self.address} as actor {index}: {describe(config)}")
                     report(Joined())
                     while True:

@@ -14,8 +14,7 @@ from pronk.device import choose_device
 from pronk.envs import make_env
 from pronk.layout import UnrollLayout
 from pronk.learner import Learner
-from pronk.networks import make_network
-from pronk.policies.local import LocalPolicy
+from pronk.policies.local import LocalInference
 from pronk.transport.local import LocalTransport
 from pronk.types import map_tree
 
@@ -30,7 +29,7 @@ class Parts:
         self._env = make_env(config, count)
         spec = self._env.spec
         self._learner = Learner(config, spec, choose_device(config.learner.device))
-        self._policy = LocalPolicy(make_network(spec, config.network), count, seed=1)
+        self._policy = LocalInference.policy(config, spec, 1, {})
         specs = specs_for(config, spec, self._learner.network.state_spec)
         port = LocalTransport(UnrollLayout(specs))
         port.publish(self._learner.parameters())

@@ -20,7 +20,7 @@ from pronk.envs.base import games_of
 from pronk.evaluation.atari_scores import human_normalised, human_normalised_summary
 from pronk.networks import Network, make_network
 from pronk.policies import Policy
-from pronk.policies.local import LocalPolicy
+from pronk.policies.torch_policy import TorchPolicy
 from pronk.processes.failures import user_code
 from pronk.runs.checkpoint import DamagedCheckpoint, load_checkpoint
 from pronk.runs.directory import RunDirectory, find_run
@@ -203,9 +203,9 @@ def checkpoint_of(run: RunDirectory, best: bool) -> dict[str, Any]:
 
 def restored_policy(
     config: ResolvedConfig, spec: EnvSpec, state: dict[str, Any], count: int, seed: int, deterministic: bool
-) -> LocalPolicy:
+) -> TorchPolicy:
     """A policy with a checkpoint's weights."""
-    return LocalPolicy(restored_network(config, spec, state), count, seed, deterministic)
+    return TorchPolicy(restored_network(config, spec, state), count, seed, deterministic)
 
 
 def restored_network(config: ResolvedConfig, spec: EnvSpec, state: dict[str, Any]) -> Network:

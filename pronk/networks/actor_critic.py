@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from pronk.config import NetworkConfig
 from pronk.config.encoders import is_image
@@ -22,7 +22,8 @@ from pronk.networks.images import Compact, Deep, Nature, OptCnn, Shallow, Small
 from pronk.networks.normalising import ObservationNormaliser
 from pronk.networks.popart import PopArtHead
 from pronk.networks.torsos import Mlp, Torso
-from pronk.types import EnvSpec, Tree, Unroll, Value, leaves, map_tree
+from pronk.parameters import block_nbytes, places_in_block
+from pronk.types import EnvSpec, PlainMlp, Tree, Unroll, Value, leaves, map_tree
 
 TORSOS: dict[str, Callable[[Tree, NetworkConfig], Torso]] = {
     "auto": auto,
@@ -67,6 +68,25 @@ class ActorCritic(Network):
     def value(self, raw: Tensor, task: Tensor) -> Value:
         """See `Network.value`. How values are represented is the value head's business."""
         return self._value_head.value(raw, task)
+
+    def plain_mlp(self) -> PlainMlp | None:
+        """See `Network.plain_mlp`."""
+        torso, head = self._torso, self._policy_head
+        if type(self) is not ActorCritic or type(torso) is not Mlp or not torso.is_plain or self.state_spec:
+            return None
+        names = {module: name for name, module in self.named_modules()}
+        linears = {
+            part: [names[layer] for layer in part.modules() if isinstance(layer, nn.Linear)] for part in (torso, head)
+        }
+        return PlainMlp(
+            scales={path: names[entry] for path, entry in self._normaliser.entries.items()},
+            layers=linears[torso],
+            activation=torso.activation,
+            head=linears[head][0],
+            log_std=None if self.spec.action.choices else f"{names[head]}._log_std",
+            places=places_in_block(self),
+            nbytes=block_nbytes(self),
+        )
 
     def observe(self, batch: Unroll) -> None:
         """See `Network.observe`."""

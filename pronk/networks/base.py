@@ -15,7 +15,7 @@ from pronk.config import NetworkConfig
 from pronk.config.named import find
 from pronk.networks.distributions import Distribution, distribution_for
 from pronk.networks.values import PlainValue
-from pronk.types import EnvSpec, Tree, Unroll, Value, map_tree
+from pronk.types import EnvSpec, PlainMlp, Tree, Unroll, Value, map_tree
 
 
 class Output(NamedTuple):
@@ -76,6 +76,10 @@ class Network(nn.Module):
             task: [B] int32, the task of each column, an index into `EnvSpec.tasks`.
         """
         return PlainValue(raw)
+
+    def plain_mlp(self) -> PlainMlp | None:
+        """Describe `policy` and `distribution` for actors that compute them in NumPy; None if that is not possible."""
+        return None
 
     def observe(self, batch: Unroll) -> None:
         """Add what a batch shows to the sums of the network's `Statistics`, such as a mean of observations.

@@ -34,6 +34,11 @@ class ObservationNormaliser(nn.Module):
             observation = replaced(observation, path.split("/") if path else [], entry)
         return observation
 
+    @property
+    def entries(self) -> dict[str, nn.Module]:
+        """The normaliser of each entry, by its path."""
+        return dict(zip(self._paths, self._entries, strict=True))
+
     def observe(self, observation: Tree, valid: Tensor) -> None:
         """Add the observations [T, B, ...] of valid steps to the sums of the statistics."""
         arrays = dict(leaves(observation))

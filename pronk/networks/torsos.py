@@ -32,6 +32,7 @@ class Flat(nn.Module):
         self._names = {path: f"entry_{index}" for index, path in enumerate(made)}
         self._encoders = nn.ModuleDict({self._names[path]: encoder for path, encoder in made.items()})
         plain = [spec for path, spec in self._specs.items() if path not in made]
+        self.is_plain = not made
         self.size = sum(sum(spec.categories) or spec.size for spec in plain)
         self.size += sum(encoder.size for encoder in made.values())
 
@@ -90,6 +91,9 @@ class Mlp(Torso):
             layers += hidden_layer(inputs, outputs, config.activation, config.layer_norm)
         self._layers = nn.Sequential(*layers)
         self.size = config.hidden[-1] if config.hidden else self._flat.size
+        self.activation = config.activation
+        self.is_plain = not config.layer_norm and self._flat.is_plain
+        """Whether it is fully connected layers and nothing else."""
 
     def forward(self, observation: Tree) -> Tensor:
         """[M, size]."""

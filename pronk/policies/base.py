@@ -17,11 +17,10 @@ import numpy as np
 from pronk.config import ResolvedConfig
 from pronk.config.named import find
 from pronk.layout import UnrollLayout
-from pronk.networks import Network
 from pronk.processes.supervisor import Start
 from pronk.transport.base import ParameterReader
 from pronk.transport.shared_memory import ReaderTicket
-from pronk.types import Array, Tree
+from pronk.types import Array, EnvSpec, PlainMlp, Tree
 
 
 class Policy(Protocol):
@@ -33,6 +32,10 @@ class Policy(Protocol):
     The actor reads it once per unroll, before the first `act`. If the parameters can change within an unroll, as where
     a server acts for many actors, this must be the oldest version that the unroll may see: the reported lag is then
     never too small. The importance weights are exact in any case, because `act` returns the log probability."""
+    state_spec: Tree
+    """Of the core's state, without the leading axis."""
+    nbytes: int
+    """Size of the parameters that the learner publishes."""
 
     @property
     def state(self) -> Tree:
@@ -70,6 +73,8 @@ class InferenceSetup:
     config: ResolvedConfig
     layout: UnrollLayout
     """Of the actors' unrolls, which has the shapes of observations, actions and states."""
+    mlp: PlainMlp | None
+    """The learner's network, if actors need no torch to compute it."""
     parameters: ReaderTicket
     """For a process that reads the newest parameters."""
     logs: Path
@@ -97,10 +102,10 @@ class Inference:
         """Raise UserError if the configuration does not suit this way. Called before anything is started."""
 
     @staticmethod
-    def policy(network: Network, count: int, seed: int, ticket: dict[str, Any]) -> Policy:
-        """Make the policy of `count` environments, in the actor's process. The network becomes the policy's own.
+    def policy(config: ResolvedConfig, spec: EnvSpec, seed: int, ticket: dict[str, Any]) -> Policy:
+        """Make the policy of an actor's environments, in its process.
 
-        `ticket` is the job of what `connect` returned.
+        `ticket` is the job of what `connect` returned; empty in an actor that is not a process of this learner.
         """
         raise NotImplementedError
 
@@ -140,6 +145,6 @@ def make_inference(setup: InferenceSetup) -> Inference:
     return find_inference(setup.config)(setup)
 
 
-def make_policy(config: ResolvedConfig, network: Network, seed: int, ticket: dict[str, Any] | None = None) -> Policy:
+def make_policy(config: ResolvedConfig, spec: EnvSpec, seed: int, ticket: dict[str, Any]) -> Policy:
     """Make the configured policy for one actor's environments."""
-    return find_inference(config).policy(network, config.actors.envs, seed, ticket or {})
+    return find_inference(config).policy(config, spec, seed, ticket)

@@ -24,8 +24,9 @@ import torch
 
 from pronk.config import ResolvedConfig
 from pronk.layout import Layout
-from pronk.networks import Network
+from pronk.networks import Network, make_network
 from pronk.networks.distributions import parameter_count
+from pronk.parameters import block_nbytes
 from pronk.policies.base import Inference, InferenceSetup
 from pronk.processes.messages import Served
 from pronk.processes.restarts import RestartPolicy
@@ -33,7 +34,7 @@ from pronk.processes.supervisor import Child, Start, SupervisedProcess
 from pronk.transport.base import Closed, ParameterReader
 from pronk.transport.memory import anonymous_memory, fence, map_memory
 from pronk.transport.shared_memory import ReaderTicket, SharedMemoryReader
-from pronk.types import ActionSpec, Array, ArraySpec, Tree, UserError, map_tree
+from pronk.types import ActionSpec, Array, ArraySpec, EnvSpec, Tree, UserError, map_tree
 
 START_SECONDS = 60.0  # for the server to begin, on a busy machine
 GRACE_SECONDS = 2.0  # for the server to finish its batch when the run ends
@@ -101,7 +102,7 @@ class CentralPolicy:
     """See `Policy`. Asks the server for distributions, and samples."""
 
     def __init__(self, network: Network, count: int, seed: int, ticket: dict[str, Any]) -> None:
-        spec = network.spec
+        spec, self.state_spec, self.nbytes = network.spec, network.state_spec, block_nbytes(network)
         # Frees the weights. A `distribution` of the user's own that needs them fails at once, instead of being wrong.
         self._network = network.to("meta")
         layout = mailbox_layout(spec.observation, spec.action, network.state_spec, count)
@@ -205,9 +206,9 @@ class CentralInference(Inference):
             )
 
     @staticmethod
-    def policy(network: Network, count: int, seed: int, ticket: dict[str, Any]) -> CentralPolicy:
+    def policy(config: ResolvedConfig, spec: EnvSpec, seed: int, ticket: dict[str, Any]) -> CentralPolicy:
         """See `Inference.policy`."""
-        return CentralPolicy(network, count, seed, ticket)
+        return CentralPolicy(make_network(spec, config.network), config.actors.envs, seed, ticket)
 
     def start(self) -> None:
         """See `Inference.start`. Without actors of the learner's own there is nothing to serve."""

@@ -1,59 +1,31 @@
-"""Acts in the actor's own process, with a network of its own."""
+"""Acts in the actor's own process: in NumPy if the network is small (`numpy_mlp.py`), else in torch."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-import torch
-
-from pronk.networks import Network
-from pronk.parameters import ParameterBlock
-from pronk.policies.base import Inference
-from pronk.transport.base import ParameterReader
-from pronk.types import Array, Tree, map_tree
-
-
-class LocalPolicy:
-    """See `Policy`. With `deterministic` it takes the most likely action instead of a sample."""
-
-    def __init__(self, network: Network, count: int, seed: int, deterministic: bool = False) -> None:
-        self._network = network.eval()
-        self._block = ParameterBlock(network)
-        self._generator = torch.Generator().manual_seed(seed)
-        self._deterministic = deterministic
-        self._state = network.initial_state(count)
-        self.version = -1
-
-    @property
-    def state(self) -> Tree:
-        """See `Policy.state`."""
-        return map_tree(lambda tensor: tensor.numpy(), self._state)
-
-    def refresh(self, reader: ParameterReader) -> None:
-        """See `Policy.refresh`."""
-        parameters = reader.parameters()
-        if parameters.version != self.version:
-            self._block.load(torch.from_numpy(parameters.block))
-            self.version = parameters.version
-
-    @torch.inference_mode()
-    def act(self, observation: Tree, first: Array) -> tuple[np.ndarray, np.ndarray]:
-        """See `Policy.act`."""
-        timed = map_tree(lambda array: torch.from_numpy(array).unsqueeze(0), observation)  # T = 1
-        policy, self._state = self._network.policy(timed, torch.from_numpy(first).unsqueeze(0), self._state)
-        distribution = self._network.distribution(policy, timed)
-        action = distribution.mode() if self._deterministic else distribution.sample(self._generator)
-        return action[0].numpy(), distribution.log_prob(action)[0].numpy()
-
-    def close(self) -> None:
-        """See `Policy.close`."""
+from pronk.config import ResolvedConfig
+from pronk.policies.base import Inference, Policy
+from pronk.policies.numpy_mlp import NumpyPolicy, small_mlp
+from pronk.processes.supervisor import Start
+from pronk.types import EnvSpec, PlainMlp
 
 
 class LocalInference(Inference):
     """Nothing is shared: each actor reads the parameters from its port."""
 
     @staticmethod
-    def policy(network: Network, count: int, seed: int, ticket: dict[str, Any]) -> LocalPolicy:
-        """See `Inference.policy`."""
-        return LocalPolicy(network, count, seed)
+    def policy(config: ResolvedConfig, spec: EnvSpec, seed: int, ticket: dict[str, Any]) -> Policy:
+        """See `Inference.policy`. With a small network, the actor's process imports no torch."""
+        if "mlp" in ticket:
+            return NumpyPolicy(PlainMlp(**ticket["mlp"]), spec, seed)
+        from pronk.networks import make_network
+        from pronk.policies.torch_policy import TorchPolicy
+
+        network = make_network(spec, config.network)
+        mlp = small_mlp(network, config.actors.envs)
+        return NumpyPolicy(mlp, spec, seed) if mlp else TorchPolicy(network, config.actors.envs, seed)
+
+    def connect(self, actor: int) -> Start:
+        """See `Inference.connect`."""
+        return Start({"mlp": self._setup.mlp._asdict()} if self._setup.mlp else {})

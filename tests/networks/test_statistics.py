@@ -92,7 +92,7 @@ def todays_loss(distribution, value, batch, config):
 
 
 def test_plain_values_change_not_a_bit_of_the_gradient():
-    config = Config().replace(KINDS["neither"] | {"loss.name": "impala", "loss.lambda_": 1.0})
+    config = resolve(Config().replace(KINDS["neither"] | {"loss.name": "impala", "loss.lambda_": 1.0}))
     batch, gradients = batch_of(), []
     for hooked in (True, False):
         torch.manual_seed(0)

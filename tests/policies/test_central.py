@@ -58,7 +58,7 @@ class Central:
         layout = UnrollLayout(specs_for(self.config, SPEC, self.network.state_spec))
         self.transport = stack.enter_context(SharedMemoryTransport(layout, block.nbytes, actors=0, slots=1))
         self.transport.publish(Parameters(0, block.bytes().numpy()))
-        setup = InferenceSetup(self.config, layout, self.transport.reader(), logs, pytest.fail)
+        setup = InferenceSetup(self.config, layout, None, self.transport.reader(), logs, pytest.fail)
         self.inference = stack.enter_context(CentralInference(setup))
         box = mailbox_layout(SPEC.observation, SPEC.action, self.network.state_spec, N)
         self.mailboxes = [Mailbox(self.inference.connect(actor).job["mailbox"], box) for actor in range(ACTORS)]

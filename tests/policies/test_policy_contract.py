@@ -14,6 +14,7 @@ from pronk.networks import make_network
 from pronk.parameters import ParameterBlock
 from pronk.policies import InferenceSetup, make_inference, make_policy
 from pronk.policies.base import TABLE
+from pronk.policies.numpy_mlp import small_mlp
 from pronk.transport.shared_memory import SharedMemoryReader, SharedMemoryTransport
 from pronk.types import ActionSpec, ArraySpec, EnvSpec, Parameters, leaves, map_tree
 
@@ -23,6 +24,9 @@ SPECS = {
     "choice": EnvSpec(SEEN, ActionSpec((), (3,))),
     "choices": EnvSpec(SEEN, ActionSpec((2,), (3, 2))),
     "numbers": EnvSpec(SEEN, ActionSpec((2,))),
+    "mixed": EnvSpec(
+        {"speed": SEEN, "gear": ArraySpec((), "int64", (5,)), "bytes": ArraySpec((2, 3), "uint8")}, ActionSpec((), (3,))
+    ),
     "masked": EnvSpec({"board": SEEN, "action_mask": ArraySpec((3,), "int8")}, ActionSpec((), (3,))),
 }
 CORES = {"none": {}, "lstm": {"network.core": "lstm", "network.core_size": 5}}
@@ -39,16 +43,18 @@ def made(inference, tmp_path):
             changes = {"actors.envs": N, "actors.count": 1, "actors.inference": inference, "network.hidden": [8]}
             config = resolve(Config().replace(changes | CORES[core] | {"learner.batch_size": N}))
             torch.manual_seed(0)
-            network, acting, other = (make_network(SPECS[spec], config.network) for _ in range(3))
+            network, other = (make_network(SPECS[spec], config.network) for _ in range(2))
             with torch.no_grad():  # far from uniform, so that log probabilities differ
                 dict(network.named_parameters()).get("_policy_head._linear.weight", torch.ones(1)).mul_(200)
+                for name, buffer in network.named_buffers():  # an observation's scale and centre
+                    buffer.uniform_(0.5, 2.0) if name.endswith((".factor", ".shift")) else None
             block = ParameterBlock(network)
             layout = UnrollLayout(specs_for(config, SPECS[spec], network.state_spec))
             transport = stack.enter_context(SharedMemoryTransport(layout, block.nbytes, actors=0, slots=1))
-            setup = InferenceSetup(config, layout, transport.reader(), tmp_path, pytest.fail)
+            setup = InferenceSetup(config, layout, small_mlp(network, N), transport.reader(), tmp_path, pytest.fail)
             way = stack.enter_context(make_inference(setup))
             stack.enter_context(SERVED[inference](way, config, other))
-            policy = make_policy(config, acting, seed, ticket_of(way, 0))
+            policy = make_policy(config, SPECS[spec], seed, ticket_of(way, 0))
             stack.enter_context(contextlib.closing(policy))
 
             def load(version=7):
@@ -69,6 +75,8 @@ def observations(spec, seed=0):
             mask = generator.integers(0, 2, (T, N, *leaf.shape), np.int8)
             mask[..., 1] = 1
             return mask
+        if leaf.dtype in ("int64", "uint8"):
+            return generator.integers(0, max((255, *leaf.categories)[-1:]), (T, N, *leaf.shape)).astype(leaf.dtype)
         return generator.normal(size=(T, N, *leaf.shape)).astype(np.float32)
 
     first = generator.random((T, N)) < 0.3

@@ -12,6 +12,7 @@ from pronk.actors.base import Watch
 from pronk.config import load_config, resolve
 from pronk.config.resolved import Rank
 from pronk.layout import UnrollLayout
+from pronk.policies.numpy_mlp import small_mlp
 from pronk.processes.interrupts import Interrupts
 from pronk.runs.directory import RunDirectory
 from pronk.starting import learner_for, spec_of
@@ -27,7 +28,16 @@ def actor_setup(
     learner = learner_for(config, spec_of(config))
     specs = specs_for(config, learner.spec, learner.network.state_spec)
     run = RunDirectory.create(asked, path, "here")
-    return ActorSetup(config, UnrollLayout(specs), learner.parameters(), run.logs, 0, Interrupts(), say)
+    return ActorSetup(
+        config,
+        UnrollLayout(specs),
+        learner.parameters(),
+        small_mlp(learner.network, config.actors.envs),
+        run.logs,
+        0,
+        Interrupts(),
+        say,
+    )
 
 
 @contextlib.contextmanager
