@@ -34,6 +34,7 @@ SIZES = (
     "learner.batch_size=16",
     "learner.passes=1",
     "optimiser.learning_rate=1e-3",
+    "loss.entropy_cost=0.01",
 )
 STEPS_PER_UPDATE = 16 * 20
 
