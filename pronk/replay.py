@@ -26,7 +26,7 @@ from pronk.types import Array, ArraySpec, Unroll, leaves
 FRAMES, STARTS = " frames", " starts"  # of a pool: appended to the path of the observation that it stores
 BUFFER, VALUE, PRIORITY = "buffer state", "learner value", "learner priority"  # no field of an unroll has a blank
 CHUNK = 2**24  # bytes that are read at a time
-CROWDED = 0.75  # of the columns asked for: with fewer, the user is told
+ENOUGH = 0.75  # of the columns asked for: with fewer, the user is told
 SMALLEST_PRIORITY = 1e-6  # so that a column without any error can still be drawn
 
 
@@ -104,9 +104,9 @@ class Replay:
         return self._end - self._oldest
 
     @property
-    def crowded(self) -> str | None:
+    def shortage(self) -> str | None:
         """Say that frames take so much room that far fewer columns are kept than asked for, if that is so."""
-        if not self._dropped or len(self) >= CROWDED * self._size:
+        if not self._dropped or len(self) >= ENOUGH * self._size:
             return None
         return (
             f"replay keeps about {len(self):,} columns instead of {self._size:,}: successive observations share fewer "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +15,7 @@ from pronk.config import (
     ResolvedConfig,
     decided,
     load_config,
+    memory_bytes,
     override,
     plain_yaml,
     record,
@@ -270,7 +270,7 @@ def refuse_more_than_memory(config: ResolvedConfig, learner: Learner, learners: 
     nbytes = UnrollLayout(specs_for(config, learner.spec, learner.network.state_spec)).nbytes
     staged = 2 * max(1, config.learner.batch_size // config.actors.envs)
     nbytes *= (config.actors.slots * config.actors.count + staged) * learners
-    memory = machine_memory()
+    memory = memory_bytes()
     if nbytes > memory:
         raise UserError(
             f"the unrolls of all actors need {nbytes / 2**30:,.0f} GiB, this machine has {memory / 2**30:,.0f}: lower "
@@ -281,15 +281,10 @@ def refuse_more_than_memory(config: ResolvedConfig, learner: Learner, learners: 
 def replay_memory(config: ResolvedConfig, learner: Learner, learners: int = 1) -> int:
     """Return the bytes of the replay buffers of this machine. Raises UserError if it does not have as many."""
     nbytes = replay_nbytes(specs_for(config, learner.spec, learner.network.state_spec), config) * learners
-    memory = machine_memory()
+    memory = memory_bytes()
     if nbytes > memory:
         raise UserError(
             f"replay.size: the columns need {nbytes / 2**30:,.0f} GiB, this machine has {memory / 2**30:,.0f}: lower "
             "replay.size or actors.unroll_length"
         )
     return nbytes
-
-
-def machine_memory() -> int:
-    """Return the memory of this machine in bytes."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

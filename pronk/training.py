@@ -217,9 +217,9 @@ class Training:
         if self._replay is not None and learner.replay_loss:
             seen = (tensor.cpu().numpy() for tensor in learner.replay_loss.seen)
             self._replay.record(batch.arrays, batch.fresh, batch.drawn, *seen)
-            if self._replay.crowded and "replay" not in self._said:
+            if self._replay.shortage and "replay" not in self._said:
                 self._said.add("replay")  # the number of columns changes, the message should not come again
-                self._say(self._replay.crowded)
+                self._say(self._replay.shortage)
         metrics.learning_rate = update.report.pop("learning_rate")
         metrics.record(update.experience, update.report)
         if metrics.reached(config.run.stop_return) and metrics.env_steps >= self._confirm_from:

@@ -312,9 +312,9 @@ def test_fewer_columns_than_asked_for_are_reported():
             slide(unroll, random, 0.0)
         record(replay, unroll)
         if number < 30:
-            assert replay.crowded is None
-    assert replay.crowded
-    assert f"about {len(replay)} columns instead of 20" in replay.crowded
+            assert replay.shortage is None
+    assert replay.shortage
+    assert f"about {len(replay)} columns instead of 20" in replay.shortage
 
 
 def test_a_changed_byte_in_a_file_is_noticed(tmp_path: Path):

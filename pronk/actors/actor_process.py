@@ -1,4 +1,4 @@
-"""What an actor process runs; `local.py` starts it."""
+"""What an actor process runs; `processes.py` starts it."""
 
 from __future__ import annotations
 

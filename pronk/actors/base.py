@@ -39,7 +39,7 @@ Watch = Callable[[], None]
 # For each transport a function ActorSetup -> context manager of (port, watch). Leaving it ends every actor.
 TABLE = {
     "local": "pronk.actors.serial:running_actors",
-    "shared_memory": "pronk.actors.local:running_actors",
+    "shared_memory": "pronk.actors.processes:running_actors",
     "grpc": "pronk.actors.gateway:running_actors",
 }
 

@@ -7,7 +7,6 @@ With `transport=shared_memory` and an address, the learner's own actors use shar
 from __future__ import annotations
 
 import contextlib
-import os
 import secrets
 import time
 from collections.abc import Iterator
@@ -15,10 +14,10 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from pronk.actors.base import ActorSetup, Watch
-from pronk.actors.local import LocalActors, inference_for
+from pronk.actors.processes import ActorProcesses, inference_for
 from pronk.actors.remote_count import RemoteCount
 from pronk.actors.status import ActorState
-from pronk.config import ResolvedConfig
+from pronk.config import ResolvedConfig, memory_bytes
 from pronk.processes.messages import ActorJoined, ActorLeft, Listening, Message
 from pronk.processes.reporting import report
 from pronk.processes.restarts import RestartPolicy
@@ -48,7 +47,7 @@ def running_actors(setup: ActorSetup) -> Iterator[tuple[LearnerPort, Watch]]:
     gateway = GatewayProcess(setup, port, in_memory, most)
     with (
         inference_for(setup, port) as inference,
-        LocalActors(setup, gateway if own_over_grpc else port, inference, gateway.remote_actors) as local,
+        ActorProcesses(setup, gateway if own_over_grpc else port, inference, gateway.remote_actors) as local,
         gateway,
         port,
     ):
@@ -76,8 +75,7 @@ def max_actors(config: ResolvedConfig, nbytes: int) -> int:
         return 0
     if config.gateway.max_actors != "auto":
         return config.gateway.max_actors
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return max(1, min(USUAL_MOST_ACTORS, memory // 2 // (COPIES * nbytes * config.actors.slots)))
+    return max(1, min(USUAL_MOST_ACTORS, memory_bytes() // 2 // (COPIES * nbytes * config.actors.slots)))
 
 
 @dataclass(frozen=True)
@@ -169,7 +167,7 @@ class GatewayProcess:
             if actor >= self._setup.config.actors.count  # the learner's own have the numbers before
         ]
 
-    # What `LocalActors` needs of a transport, where the learner's own actors play through the gateway.
+    # What `ActorProcesses` needs of a transport, where the learner's own actors play through the gateway.
 
     def connect(self, actor: int) -> tuple[GrpcTicket, contextlib.AbstractContextManager[object]]:
         """Return a ticket for a new process of this actor."""

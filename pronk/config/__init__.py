@@ -10,7 +10,7 @@ from pronk.config.config import Config
 from pronk.config.host import GatewayConfig
 from pronk.config.knobs import EnvConfig, NetworkConfig, OptimiserConfig, ReplayConfig
 from pronk.config.loading import load_config, override, preset_names, read_yaml, recorded, validate
-from pronk.config.machine import available_cores
+from pronk.config.machine import available_cores, memory_bytes
 from pronk.config.resolved import Rank, ResolvedConfig, ResolvedLoss, ResolvedOptimiser, record, resolve
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "available_cores",
     "decided",
     "load_config",
+    "memory_bytes",
     "override",
     "preset_names",
     "read_yaml",

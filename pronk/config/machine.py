@@ -1,4 +1,4 @@
-"""What this machine has: cores that this process may use, and a GPU."""
+"""What this machine has: cores that this process may use, memory, and a GPU."""
 
 from __future__ import annotations
 
@@ -14,6 +14,11 @@ def available_cores() -> int:
         return max(1, min(cores, -(-int(quota) // int(period))))
     except (OSError, ValueError):  # no such file, or "max"
         return cores
+
+
+def memory_bytes() -> int:
+    """Return the memory of this machine."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def has_gpu() -> bool:

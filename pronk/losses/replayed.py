@@ -38,15 +38,15 @@ class Seen(NamedTuple):
 
 
 class ReplayLoss:
-    """A loss of batches whose columns from `fresh` on are replayed."""
+    """A loss of batches whose columns from `fresh_columns` on are replayed."""
 
     recorded: Tensor | None = None
     """[T+1, replayed columns] values when these columns were fresh. Set before each call, where values are cloned."""
     seen: Seen
     """Of the last call."""
 
-    def __init__(self, loss: Loss, config: ResolvedLoss, replay: ReplayConfig, fresh: int) -> None:
-        self._loss, self._config, self._replay, self._fresh = loss, config, replay, fresh
+    def __init__(self, loss: Loss, config: ResolvedLoss, replay: ReplayConfig, fresh_columns: int) -> None:
+        self._loss, self._config, self._replay, self._fresh_columns = loss, config, replay, fresh_columns
         self._clip = REWARD_CLIPS[config.reward_clip]
 
     @property
@@ -71,7 +71,7 @@ class ReplayLoss:
         """See `Loss`."""
         self.seen = self._see(value, batch)
         is_replayed = batch.valid.clone()
-        is_replayed[:, : self._fresh] = False
+        is_replayed[:, : self._fresh_columns] = False
         log_prob = None
         if self._replay.trust_region is not None or self._replay.clone_policy_cost:
             log_prob = distribution.log_prob(batch.action)
@@ -107,8 +107,8 @@ class ReplayLoss:
             total = total + cost * metrics["clone_policy_loss"]
         if cost := self._replay.clone_value_cost:
             target = value.estimate.detach()[:-1].clone()
-            if self.recorded is not None and target.shape[1] > self._fresh:
-                target[:, self._fresh :] = self.recorded[:-1]
+            if self.recorded is not None and target.shape[1] > self._fresh_columns:
+                target[:, self._fresh_columns :] = self.recorded[:-1]
             distance = 2.0 * value.error(target)  # half the square, or the distance of two histograms (hl_gauss)
             metrics["clone_value_loss"] = distance.masked_fill(~is_replayed, 0.0).sum() * weight
             total = total + cost * metrics["clone_value_loss"]

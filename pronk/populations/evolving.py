@@ -39,9 +39,9 @@ from pronk.processes.interrupts import Interrupted, Interrupts
 from pronk.runs.atomic import replace_with_copy, write_atomically
 from pronk.runs.directory import RunDirectory, claim
 from pronk.runs.reading import RUNS, Run, is_run, number, read_json
+from pronk.sweeps.capacity import Capacity, capacity_for
 from pronk.sweeps.display import first_line
 from pronk.sweeps.expand import SEED, Member, as_overrides
-from pronk.sweeps.places import Places, places_for
 from pronk.sweeps.report import draw
 from pronk.sweeps.running import Record, SweepRun
 from pronk.sweeps.sweeping import Display
@@ -93,12 +93,12 @@ def run_population(
     at_a_time = None if population.options.at_a_time == "auto" else population.options.at_a_time
     first = [population.config_of(settings) for settings in population.first_settings()]
     with contextlib.ExitStack() as stack:
-        places = stack.enter_context(places_for(first, size, at_a_time))
+        capacity = stack.enter_context(capacity_for(first, size, at_a_time))
         folder = open_folder(population, folder, resume)
         stack.enter_context(RunDirectory(folder).locked())
         marker = stack.enter_context(marked(folder))
-        shown = stack.enter_context(display(places.at_a_time, size))
-        evolution = Evolution(population, open_history(population, folder), places, marker, shown, say)
+        shown = stack.enter_context(display(capacity.at_a_time, size))
+        evolution = Evolution(population, open_history(population, folder), capacity, marker, shown, say)
         completed = evolution.run()
     return Outcome(folder, evolution.history, not completed, draw(folder) if completed else None)
 
@@ -110,13 +110,13 @@ class Evolution:
         self,
         population: Population,
         history: History,
-        places: Places,
+        capacity: Capacity,
         marker: Path,
         display: Display,
         say: Callable[[str], None],
     ) -> None:
         self.history = history
-        self._population, self._places, self._marker = population, places, marker
+        self._population, self._capacity, self._marker = population, capacity, marker
         self._display, self._say = display, say
         self._folder = history.folder
         self._warned = False
@@ -235,7 +235,7 @@ class Evolution:
         run = SweepRun(
             self._folder,
             records,
-            self._places,
+            self._capacity,
             metric,
             marker=self._marker,
             proposals=None,

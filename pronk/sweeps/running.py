@@ -27,8 +27,8 @@ from pronk.processes.restarts import RestartPolicy
 from pronk.runs import json_lines
 from pronk.runs.directory import RunDirectory
 from pronk.runs.reading import Run, is_number, number
+from pronk.sweeps.capacity import Capacity
 from pronk.sweeps.expand import Member
-from pronk.sweeps.places import Places
 from pronk.types import UserError
 
 POLL_SECONDS = 0.05
@@ -114,7 +114,7 @@ class SweepRun:
         self,
         folder: Path,
         records: list[Record],
-        places: Places,
+        capacity: Capacity,
         metric: str,
         *,
         marker: Path,
@@ -124,7 +124,7 @@ class SweepRun:
         say: Callable[[str], None],
     ) -> None:
         """`changed` is called when a member's state has changed, `show` about twice a second."""
-        self._folder, self.records, self._places, self._metric = folder, records, places, metric
+        self._folder, self.records, self._capacity, self._metric = folder, records, capacity, metric
         self._marker, self._proposals = marker, proposals
         self._show, self._changed, self._say = show, changed, say
         self._stack = contextlib.ExitStack()
@@ -153,7 +153,7 @@ class SweepRun:
 
     def _advance(self) -> bool:
         """Start, poll and conclude members. Return whether there is anything left to do."""
-        while len(self._active) < self._places.at_a_time and (record := self._next()) is not None:
+        while len(self._active) < self._capacity.at_a_time and (record := self._next()) is not None:
             self._start(record)
         for record in self._active:
             self._poll(record)
@@ -173,7 +173,7 @@ class SweepRun:
         return next((record for record in self.records if record.state == "waiting"), None)
 
     def _start(self, record: Record) -> None:
-        record.worker = RemoteWorker("member", self.records.index(record), self._places.placement, POLICY)
+        record.worker = RemoteWorker("member", self.records.index(record), self._capacity.placement, POLICY)
         record.state, record.cause, record.began = "running", None, time.monotonic()
         self._changed(record)
 
@@ -190,7 +190,7 @@ class SweepRun:
 
     def _command(self, record: Record) -> RunCommand:
         run = str(record.path)
-        config = self._places.config_for(record.member.config)
+        config = self._capacity.config_for(record.member.config)
         return RunCommand(
             ["train", f"{FILES}/{CONFIG}", "--run-dir", run],
             files={CONFIG: config.to_yaml()},

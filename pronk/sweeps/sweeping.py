@@ -22,8 +22,8 @@ from pronk.config import plain_yaml, read_yaml
 from pronk.runs.atomic import write_atomically
 from pronk.runs.directory import RunDirectory, claim
 from pronk.runs.reading import RUNS, Run, is_run, read_json
+from pronk.sweeps.capacity import capacity_for
 from pronk.sweeps.expand import Member, Sweep, corners, parse_sweep
-from pronk.sweeps.places import places_for
 from pronk.sweeps.report import FILE, Group, draw, groups_of, write_report
 from pronk.sweeps.running import COMPLETE, Record, SweepRun
 from pronk.types import UserError
@@ -103,7 +103,7 @@ def run_sweep(
     expected = len(members) or (sweep.options.trials or 0) * len(sweep.seeds)
     at_a_time = None if sweep.options.at_a_time == "auto" else sweep.options.at_a_time
     with contextlib.ExitStack() as stack:
-        places = stack.enter_context(places_for(sampled, expected, at_a_time))
+        capacity = stack.enter_context(capacity_for(sampled, expected, at_a_time))
         folder = open_folder(sweep, folder, resume)
         stack.enter_context(RunDirectory(folder).locked())
         marker = stack.enter_context(marked(folder))
@@ -112,8 +112,8 @@ def run_sweep(
         records = restored(proposals.known() if proposals else members, folder, sweep.options.metric, retry)
         if proposals:
             conclude_ended(proposals, records)
-        write = reporter(sweep, folder, places.at_a_time)
-        shown = stack.enter_context(display(places.at_a_time, expected))
+        write = reporter(sweep, folder, capacity.at_a_time)
+        shown = stack.enter_context(display(capacity.at_a_time, expected))
 
         def changed(record: Record | None) -> None:
             write(run.records, "running")
@@ -122,7 +122,7 @@ def run_sweep(
         run = SweepRun(
             folder,
             records,
-            places,
+            capacity,
             sweep.options.metric,
             marker=marker,
             proposals=proposals,

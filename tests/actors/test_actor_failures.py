@@ -25,7 +25,7 @@ from processes import (
 )
 
 import pronk
-from pronk.actors import local
+from pronk.actors import processes as actor_processes
 from pronk.transport import LearnerPort
 
 ONE_ACTOR = (
@@ -120,7 +120,7 @@ def test_restart_tries_again_and_ends_with_the_root_cause_of_what_keeps_failing(
 def test_environment_that_fails_rarely_is_started_again_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local, "STEADY_SECONDS", 0.0)  # else "rarely" means minutes
+    monkeypatch.setattr(actor_processes, "STEADY_SECONDS", 0.0)  # else "rarely" means minutes
     with at_play(tmp_path, "faulty:RaisesInStep", "env.kwargs.after=100", "actors.max_failures=2") as port:
         for _ in range(2):
             take_until_said(port, "actor 0 failed .*the wheel came off.* restarting it")

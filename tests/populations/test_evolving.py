@@ -24,8 +24,8 @@ from pronk.processes.messages import Exited, Failed, Message, RunCommand, Runner
 from pronk.runs import checkpoint
 from pronk.runs.directory import RunDirectory
 from pronk.sweeps import running
+from pronk.sweeps.capacity import Capacity
 from pronk.sweeps.display import Nothing
-from pronk.sweeps.places import Places
 from pronk.types import Failure, UserError
 
 RATE = "optimiser.learning_rate"
@@ -130,7 +130,7 @@ class Population3:
         monkeypatch.setattr(running, "POLL_SECONDS", 0.0)
         monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # most of the time
         monkeypatch.setattr(evolving, "draw", lambda folder: None)
-        monkeypatch.setattr(evolving, "places_for", self.places_for)
+        monkeypatch.setattr(evolving, "capacity_for", self.capacity_for)
         for module, name in (
             (history, "write_atomically"),
             (evolving, "replace_with_copy"),
@@ -153,8 +153,8 @@ class Population3:
             raise Killed(what)
 
     @contextlib.contextmanager
-    def places_for(self, *_: Any) -> Iterator[Places]:
-        yield Places(Placement("here", lambda: Training(self.before)), 2, None)
+    def capacity_for(self, *_: Any) -> Iterator[Capacity]:
+        yield Capacity(Placement("here", lambda: Training(self.before)), 2, None)
 
     def train(self, plan: Population | None = None, folder: Path | None = None) -> Outcome:
         folder = folder or self.folder

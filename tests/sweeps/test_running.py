@@ -12,8 +12,8 @@ from pronk.config import load_config
 from pronk.processes.messages import Exited, Failed, Message, RunCommand, RunnerReady, Started
 from pronk.processes.restarts import RestartPolicy
 from pronk.sweeps import running
+from pronk.sweeps.capacity import Capacity
 from pronk.sweeps.expand import Member
-from pronk.sweeps.places import Places
 from pronk.sweeps.running import Record, SweepRun
 
 CONFIG = load_config("catch")
@@ -75,11 +75,11 @@ def sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Swee
             most.append(sum(one.state == "running" for one in run.records))
             assert max(most) <= 2
 
-        places = Places(Placement("here", lambda: Process(codes)), 2, None)
+        capacity = Capacity(Placement("here", lambda: Process(codes)), 2, None)
         run = SweepRun(
             tmp_path,
             records,
-            places,
+            capacity,
             "episode_return",
             marker=tmp_path / "marker",
             proposals=proposals,

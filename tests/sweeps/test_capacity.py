@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pronk.config import load_config
-from pronk.sweeps import places
+from pronk.sweeps import capacity
 from pronk.sweeps.expand import Member
 from pronk.sweeps.report import groups_of
 from pronk.sweeps.running import Record, time_left
@@ -16,8 +16,8 @@ from pronk.sweeps.running import Record, time_left
 
 @pytest.fixture(autouse=True)
 def eight_cores(monkeypatch: Any) -> None:
-    monkeypatch.setattr(places, "available_cores", lambda: 8)
-    monkeypatch.setattr(places, "MEMORY", 1)
+    monkeypatch.setattr(capacity, "available_cores", lambda: 8)
+    monkeypatch.setattr(capacity, "MEMORY", 1)
 
 
 @pytest.mark.parametrize(
@@ -33,18 +33,18 @@ def eight_cores(monkeypatch: Any) -> None:
     ],
 )
 def test_the_cores_are_shared_out(overrides: list[str], members: int, at_a_time: int | None, expected: Any) -> None:
-    found = places.places_here([load_config("catch", overrides)], members, at_a_time)
+    found = capacity.local_capacity([load_config("catch", overrides)], members, at_a_time)
     assert (found.at_a_time, found.cores) == expected
 
 
 def test_automatic_numbers_of_actors_and_threads_fit_the_share() -> None:
-    config = places.with_cores(load_config("catch"), 2)
+    config = capacity.with_cores(load_config("catch"), 2)
     assert (config.actors.count, config.learner.threads) == (2, 1)
-    config = places.with_cores(load_config("catch", ["actors.count=1"]), 4)
+    config = capacity.with_cores(load_config("catch", ["actors.count=1"]), 4)
     assert (config.actors.count, config.learner.threads) == (1, 3)
     wide = load_config("catch", ["learner.batch_size=64", "actors.envs=16", "actors.slots=2"])
-    assert places.with_cores(wide, 1).actors.count == "auto"  # one actor could not fill a batch
-    assert places.with_cores(load_config("catch", ["transport=local"]), 4).actors.count == "auto"
+    assert capacity.with_cores(wide, 1).actors.count == "auto"  # one actor could not fill a batch
+    assert capacity.with_cores(load_config("catch", ["transport=local"]), 4).actors.count == "auto"
 
 
 def record(rate: float, seed: int, state: str, value: float | None, **more: Any) -> Record:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from pronk.cluster.base import Placement
 from pronk.cluster.process_runner import ProcessRunner
-from pronk.config import Config, available_cores, resolve
+from pronk.config import Config, available_cores, memory_bytes, resolve
 from pronk.config.named import import_extra
 from pronk.config.resolved import check_resolved
 from pronk.processes.messages import Message, RunCommand
@@ -21,7 +21,7 @@ MEMORY = 2**30  # bytes that a member needs at least: a learner, an actor, and P
 
 
 @dataclass(frozen=True)
-class Places:
+class Capacity:
     """Room for members."""
 
     placement: Placement
@@ -64,7 +64,7 @@ class LocalProcess:
 
 
 @contextlib.contextmanager
-def places_for(configs: Sequence[Config], members: int, at_a_time: int | None) -> Iterator[Places]:
+def capacity_for(configs: Sequence[Config], members: int, at_a_time: int | None) -> Iterator[Capacity]:
     """Find room for members with these configurations.
 
     Args:
@@ -73,7 +73,7 @@ def places_for(configs: Sequence[Config], members: int, at_a_time: int | None) -
         at_a_time: how many at the same time; None: as many as keep the cores busy.
     """
     if configs[0].cluster.name == "local":
-        yield places_here(configs, members, at_a_time)
+        yield local_capacity(configs, members, at_a_time)
         return
     import_extra("ray", "cluster=ray", "ray")
     from pronk.cluster.ray_cluster import RayProcess, connected
@@ -92,19 +92,18 @@ def places_for(configs: Sequence[Config], members: int, at_a_time: int | None) -
                 "actors.count, cluster.actor_cpus or cluster.learner_cpus"
             )
         room = at_a_time or int(has / needs["num_cpus"])
-        yield Places(Placement("Ray", lambda: RayProcess(needs)), max(1, min(room, members)), actors)
+        yield Capacity(Placement("Ray", lambda: RayProcess(needs)), max(1, min(room, members)), actors)
 
 
-def places_here(configs: Sequence[Config], members: int, at_a_time: int | None) -> Places:
+def local_capacity(configs: Sequence[Config], members: int, at_a_time: int | None) -> Capacity:
     """Share this machine among members: each gets as many cores as its actors use, at least one."""
     cores = available_cores()
     if at_a_time is None:
         busy = max(cores_of(config) or 1 for config in configs)
-        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        at_a_time = max(1, min(cores // busy, int(memory / MEMORY)))
+        at_a_time = max(1, min(cores // busy, memory_bytes() // MEMORY))
     at_a_time = max(1, min(at_a_time, members))
     share = max(1, cores // at_a_time) if at_a_time > 1 else None
-    return Places(Placement("this machine", LocalProcess), at_a_time, share)
+    return Capacity(Placement("this machine", LocalProcess), at_a_time, share)
 
 
 def cores_of(config: Config) -> int | None:

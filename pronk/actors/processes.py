@@ -27,7 +27,7 @@ def running_actors(setup: ActorSetup) -> Iterator[tuple[LearnerPort, Watch]]:
     port = SharedMemoryTransport(setup.layout, nbytes, setup.config.actors.count, setup.config.actors.slots)
     port.publish(setup.parameters)
     # The port closes first, which asks the actors to end. They finish their unrolls, for which they need the inference.
-    with inference_for(setup, port) as inference, LocalActors(setup, port, inference) as actors, port:
+    with inference_for(setup, port) as inference, ActorProcesses(setup, port, inference) as actors, port:
         inference.start()
         actors.start()
 
@@ -68,7 +68,7 @@ class ActorTransport(Protocol):
         ...
 
 
-class LocalActors:
+class ActorProcesses:
     """`actors.count` supervised processes. A `with` block: leaving it ends them."""
 
     def __init__(
@@ -85,7 +85,7 @@ class LocalActors:
         self._supervisor = Supervisor(self._actors, GRACE_SECONDS)
         self._status = StatusFile(setup)
 
-    def __enter__(self) -> LocalActors:
+    def __enter__(self) -> ActorProcesses:
         return self
 
     def __exit__(self, *_: object) -> None:
