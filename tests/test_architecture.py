@@ -39,6 +39,7 @@ LAYERS = {
     "story": {"policies", "actor", "frame_stacks", "replay", "batcher", "learner", "actors", "evaluation", "training"},
     "tools": {
         "starting",
+        "trainer",
         "bench",
         "cluster",
         "dashboard",

@@ -230,6 +230,7 @@ def show_summary(summary: dict[str, Any], resume_command: str) -> None:
     headline = {
         "solved": "[bold green]Solved.[/]",
         "finished": "[bold]Finished.[/]",
+        "stopped": "[bold]Stopped.[/]",
         "interrupted": "[bold yellow]Interrupted.[/]",
     }[summary["outcome"]]
     if not summary["checkpoint"]:

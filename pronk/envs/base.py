@@ -97,6 +97,8 @@ def make_vector(config: EnvConfig, count: int, timeout: float) -> VectorEnv:
     make: Callable[..., VectorEnv] = load(own or GYMNASIUM)
     if own is None:
         return make(settings, count, timeout)
+    if settings.info:
+        raise UserError(f"env.info: {config.id} gives no info; only Gymnasium's environments and your own do")
     env = make(settings, count)
     if settings.id != config.id:
         from pronk.envs.ale_ids import describe_change

@@ -8,7 +8,8 @@ import pytest
 import yaml
 
 from pronk.config import load_config
-from pronk.evaluation.playing import evaluate, load
+from pronk.evaluation.playing import evaluate
+from pronk.evaluation.trained_policy import load
 from pronk.exports import export
 from pronk.runs.checkpoint import load_checkpoint, save_tensors
 from pronk.runs.directory import RunDirectory

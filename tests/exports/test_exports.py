@@ -25,7 +25,7 @@ from scripted import Sampled
 from pronk import cli
 from pronk.config import Config, load_config, resolve
 from pronk.envs.probing import spec_of
-from pronk.evaluation.playing import load
+from pronk.evaluation.trained_policy import load
 from pronk.exports import FORMATS, Exported, export
 from pronk.exports.comparing import Sample, largest_difference
 from pronk.exports.exporting import LARGEST_DIFFERENCE
