@@ -160,14 +160,11 @@ def as_plain(spec: EnvSpec) -> dict[str, Any]:
 
 def spec_from(plain: dict[str, Any]) -> EnvSpec:
     """Return the spec that `as_plain` was given."""
-    return EnvSpec(
-        observation=array_specs(plain["observation"]),
-        action=ActionSpec(tuple(plain["action"]["shape"]), tuple(plain["action"]["choices"])),
-        frames_per_step=plain["frames_per_step"],
-        tasks=tuple(plain["tasks"]),
-        agents=plain["agents"],
-        notes=tuple(plain["notes"]),
-    )
+    action = plain["action"]
+    others: dict[str, Any] = {key: value for key, value in plain.items() if key not in ("observation", "action")}
+    tuples: dict[str, Any] = {key: tuple(value) for key, value in others.items() if isinstance(value, list)}
+    action_spec = ActionSpec(tuple(action["shape"]), tuple(action["choices"]))
+    return EnvSpec(array_specs(plain["observation"]), action_spec, **{**others, **tuples})
 
 
 def array_specs(plain: dict[str, Any]) -> Tree:
