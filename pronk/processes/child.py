@@ -132,6 +132,15 @@ def stack_of(process: subprocess.Popen[bytes], log: Path) -> str:
         return f"({error})"
 
 
+def is_stopped(process: subprocess.Popen[bytes]) -> bool:
+    """Whether somebody has stopped a child (SIGSTOP, a debugger), as far as this system says."""
+    try:
+        with open(f"/proc/{process.pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()[0] in (b"T", b"t")
+    except (OSError, IndexError):
+        return False
+
+
 def tail(log: Path, lines: int = 15) -> str:
     """Return the end of a log, or why it cannot be read."""
     try:
