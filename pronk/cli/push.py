@@ -14,7 +14,10 @@ from pronk.cli.shell import Best, Run, app, out
 def push(
     run: Run,
     repo: Annotated[
-        str, typer.Argument(metavar="REPO", help="owner/name on the Hugging Face Hub, or a folder such as ./shared.")
+        str,
+        typer.Argument(
+            metavar="REPO", help="Where to: owner/name on the Hugging Face Hub, or a folder such as ./shared."
+        ),
     ],
     best: Best = False,
     episodes: Annotated[

@@ -66,7 +66,7 @@ def train(
 
     `pronk train cartpole` solves CartPole in seconds. A preset, a YAML file or any Gymnasium id can be trained, and
     every setting can be changed on the command line: `pronk train Acrobot-v1 run.total_steps=500000
-    optimiser.learning_rate=3e-4`. `pronk show cartpole --explain` lists and explains all settings.
+    optimiser.learning_rate=3e-4`. `pronk show cartpole` lists all settings, `pronk explain KEY` explains one.
 
     The results go to a new directory under runs/: metrics, checkpoints, logs and the configuration. Ctrl-C saves a
     checkpoint and ends; `pronk train RUN --resume` continues from it.
