@@ -35,6 +35,7 @@ def push(
     Pushing to a folder (`pronk push last ./shared`) needs no account and shows what would be sent. The Hub needs
     `pip install 'pronk[hub]'` and, once, `hf auth login`.
     """
+    from pronk.runs.reading import return_text
     from pronk.sharing import push as share
 
     done = share(run, repo, best=best, episodes=episodes, public=public)
@@ -42,7 +43,8 @@ def push(
     evaluation = done.scores["evaluation"]
     if evaluation:
         out.print(
-            f"  mean return {evaluation['mean']:.1f} +- {evaluation['std']:.1f} over {evaluation['episodes']} episodes",
+            f"  mean return {return_text(evaluation['mean'], evaluation['std'])} +- "
+            f"{return_text(evaluation['std'], evaluation['std'])} over {evaluation['episodes']} episodes",
             highlight=False,
         )
     for file in done.files:

@@ -202,12 +202,13 @@ def evaluate_newest(source: str, changes: list[str], run_dir: Path | None) -> No
 
 def score_text(summary: dict[str, Any]) -> str:
     """Say what the latest episodes returned."""
+    from pronk.runs.reading import return_text
     from pronk.sinks.console import task_returns
 
     value, tasks = summary["episode_return"], task_returns(summary)
     if value is None:
         return f"no mean return yet ({tasks})" if tasks else "no episode has ended"
-    return f"mean return {value:.1f} of the latest episodes{f' ({tasks})' if tasks else ''}"
+    return f"mean return {return_text(value)} of the latest episodes{f' ({tasks})' if tasks else ''}"
 
 
 def show_summary(summary: dict[str, Any], resume_command: str) -> None:

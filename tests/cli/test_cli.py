@@ -387,7 +387,7 @@ def test_eval_prints_json_or_a_sentence(local, cli, monkeypatch):
     assert -1 <= summary["min"] <= summary["mean"] <= summary["max"] <= 1
     code, told, err = cli("eval", run, "--episodes", "10")
     assert (code, err) == (0, "")
-    assert f"mean return {summary['mean']:.1f} " in told
+    assert f"mean return {summary['mean']:.2f} " in told
     assert "over 10 episodes" in told
 
 
