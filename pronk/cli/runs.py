@@ -13,7 +13,7 @@ from rich.measure import Measurement
 from rich.table import Column, Table
 from rich.text import Text
 
-from pronk.cli.shell import AsJson, app, out
+from pronk.cli.shell import AsJson, Screen, app, out
 
 WIDEST = 10_000  # characters of a line
 COLOURS = {
@@ -54,7 +54,7 @@ def runs(
         table.add_row(*cells(row, folder))
     # As wide as it is: a name that is cut or split over two lines can neither be copied nor searched for.
     width = Measurement.get(out, out.options.update(width=WIDEST), table).maximum
-    out.print(table, width=width, crop=False, no_wrap=True, soft_wrap=True)
+    Screen(width=width).print(table, soft_wrap=True)
     for row in rows:
         if row["failure"]:
             cause = printable(row["failure"].strip().splitlines()[0])

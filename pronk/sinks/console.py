@@ -145,7 +145,7 @@ class TimeLeft:
 
     def after(self, line: dict[str, Any]) -> float | None:
         """Return the seconds that are left after this line; None before a few lines have come."""
-        self._points.append((line["wall_seconds"], line["progress"]))
+        self._points.append((line["wall_seconds"], line.get("progress") or 0.0))
         (began, before), (now, done) = self._points[0], self._points[-1]
         # The first line is of the time in which actors start: what follows is faster.
         if len(self._points) < FIRST_LINES or done <= before:
