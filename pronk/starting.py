@@ -25,16 +25,17 @@ from pronk.config import (
 from pronk.config.automatic import chosen, depends_on_environment
 from pronk.config.resolved import ONLY, Rank, check_resolved, refuse_session_names, runs_in_one_process, session_names
 from pronk.device import choose_device
-from pronk.envs import probe_spec
+from pronk.envs.probing import spec_of
 from pronk.layout import UnrollLayout
 from pronk.learner import Learner
 from pronk.learners import GroupEnded, Rendezvous, coordinate, find_rendezvous, participate
 from pronk.policies import check_inference
 from pronk.processes import session
-from pronk.processes.failures import time_limit, user_code
+from pronk.processes.failures import user_code
 from pronk.processes.freed_memory import keep_freed_memory
 from pronk.replay import describe_replay, replay_nbytes
 from pronk.runs.directory import RunDirectory
+from pronk.runs.trust import remember
 from pronk.sinks import Sink
 from pronk.sinks.callbacks import Callbacks, OnCheckpoint, OnLine
 from pronk.sinks.outside import check_sinks
@@ -144,6 +145,7 @@ def opened(
         raise UserError("resume needs run_dir, the run to continue")
     if run_dir is not None and not resume:
         RunDirectory.refuse_used(Path(run_dir))
+    remember(config, say)
     config, resolved, learner, choices = prepare(config, rendezvous, say)
     recorded = record(config, resolved)
     with coordinate(rendezvous, config.loss.reduction, say) as group:
@@ -175,7 +177,7 @@ class Prepared(NamedTuple):
 def prepare(config: Config, rendezvous: Rendezvous, say: Say) -> Prepared:
     """Make the learner, and check everything. Nothing is written yet: most mistakes in a configuration show here."""
     check_sinks(config.run.sinks)
-    spec = spec_of(config)
+    spec = spec_of(config, say)
     for note in spec.notes:
         say(note)
     has_choice, config = depends_on_environment(config), decided(config, spec)
@@ -202,6 +204,7 @@ def train_on_cluster(
     from pronk.cluster.ray_cluster import train_on_ray
 
     refuse_session_names(config, "cluster=ray")
+    remember(config, say)
     path = Path(run_dir) if run_dir is not None else None
     return train_on_ray(config, run_dir=path, name=name or run_name(config), resume=resume, display=display, say=say)
 
@@ -211,7 +214,7 @@ def train_as_participant(rendezvous: Rendezvous, say: Say) -> dict[str, Any]:
     try:
         with participate(rendezvous, say) as (group, welcome):
             config = validate(plain_yaml.parse(welcome.config))
-            spec = spec_of(config)
+            spec = spec_of(config, group.say)
             resolved = resolve(config, rendezvous)
             check_resolved(resolved)
             check_inference(resolved)
@@ -237,12 +240,6 @@ def raise_if_interrupted(summary: dict[str, Any]) -> dict[str, Any]:
     if summary["outcome"] == "interrupted":
         raise TrainingInterrupted(summary)
     return summary
-
-
-def spec_of(config: Config | ResolvedConfig) -> EnvSpec:
-    """Make the configured environment once, to see its spaces. An environment that hangs or fails is reported."""
-    with user_code("the environment"), time_limit(config.actors.timeout_seconds):
-        return probe_spec(config)
 
 
 def check_teams(config: ResolvedConfig, spec: EnvSpec) -> None:

@@ -24,6 +24,7 @@ from pronk.policies.torch_policy import TorchPolicy
 from pronk.processes.failures import user_code
 from pronk.runs.checkpoint import DamagedCheckpoint, load_checkpoint
 from pronk.runs.directory import RunDirectory, find_run
+from pronk.runs.trust import code_to_play, require_known
 from pronk.seeding import evaluation_seeds
 from pronk.types import Array, EnvSpec, UserError
 
@@ -95,6 +96,7 @@ def evaluate(
     seed: int = 1,
     task: str | None = None,
     env: Callable[..., Any] | None = None,
+    trust: bool = False,
 ) -> Evaluation:
     """Play whole episodes with a run's policy, and return their raw returns and lengths.
 
@@ -110,15 +112,15 @@ def evaluate(
         task: the only one to play, of a run with several.
         env: the class or function that makes the environment, if the run's own cannot be imported here, as one from
             another notebook.
+        trust: import and call what the run names, even if this account has not trained with it. Such a run is refused
+            otherwise (`UserError`).
     """
     if episodes < 1:
         raise UserError(f"episodes must be at least 1, got {episodes}")
     if seed < 0:
         raise UserError(f"seed must be at least 0, got {seed}")
     state = checkpoint_of(find_run(str(run)), best)
-    config = resolve(recorded(state["config"]))
-    if env is not None:
-        config = config.replace({"env.id": address_of(env)})
+    config = config_to_play(state, run, trust, env)
     torch.set_num_threads(1)
     count = how_many_envs(config, episodes, 1 if task else len(config.env.each_task))
     policy_seed, env_seeds = evaluation_seeds(seed, count)
@@ -186,6 +188,21 @@ def with_games(evaluation: Evaluation, config: EnvConfig, task: str | None = Non
     named = {name: one._replace(game=games[name]) for name, one in evaluation.tasks.items()}
     only = next(iter(games)) if len(games) == 1 else task
     return evaluation._replace(game=None if named else games[only], tasks=named)
+
+
+def config_to_play(
+    state: dict[str, Any], run: str | Path, trust: bool, env: Callable[..., Any] | None = None
+) -> ResolvedConfig:
+    """Return the configuration in a checkpoint, with another environment if one is given.
+
+    Raises `UserError` if it names code that this account has not trained with, and its author is not trusted.
+    """
+    config = recorded(state["config"])
+    given = address_of(env) if env is not None else None
+    if given is not None:
+        config = config.replace({"env.id": given})
+    require_known([code for code in code_to_play(config) if code.address != given], str(run), trust)
+    return resolve(config)
 
 
 def checkpoint_of(run: RunDirectory, best: bool) -> dict[str, Any]:

@@ -10,12 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from pronk.config import ResolvedConfig, recorded, resolve
-from pronk.config.loading import address_of
+from pronk.config import ResolvedConfig
 from pronk.config.named import import_extra
 from pronk.envs import make_env
 from pronk.envs.last_inputs import LastInputs, as_dict
-from pronk.evaluation.playing import checkpoint_of, restored_network
+from pronk.evaluation.playing import checkpoint_of, config_to_play, restored_network
 from pronk.runs.directory import find_run
 from pronk.types import Array, Tree, UserError, leaves, map_tree
 
@@ -169,6 +168,7 @@ def load(
     seed: int = 1,
     task: str | None = None,
     env: Callable[..., Any] | None = None,
+    trust: bool = False,
 ) -> TrainedPolicy:
     """Load the policy of a run, ready to act.
 
@@ -183,13 +183,12 @@ def load(
         task: the one to play, of a run with several; by default the first.
         env: the class or function that makes the environment, if the run's own cannot be imported here, as one from
             another notebook.
+        trust: import and call what the run names, even if this account has not trained with it. Such a run is refused
+            otherwise (`UserError`).
     """
     is_file = str(run).endswith(".safetensors")
     state = read_safetensors(Path(run)) if is_file else checkpoint_of(find_run(str(run)), best)
-    config = recorded(state["config"])
-    if env is not None:
-        config = config.replace({"env.id": address_of(env)})
-    return TrainedPolicy(resolve(config), state, deterministic, seed, task)
+    return TrainedPolicy(config_to_play(state, run, trust, env), state, deterministic, seed, task)
 
 
 def read_safetensors(path: Path) -> dict[str, Any]:
