@@ -85,6 +85,8 @@ class Child:
     """The setting that has the timeout, if it is one."""
     errors_are_final: Callable[[], bool] = lambda: False
     """Whether an exception of the child ends it for good."""
+    keeps_secrets: bool = False
+    """Whether it needs the token in this process's environment."""
     others_work: Callable[[], bool] = lambda: False
     """Whether the run goes on without this child. Kills from outside then never end it, however many there are."""
 
@@ -125,7 +127,7 @@ class SupervisedProcess:
         self._started_at = self.last_message_at = time.monotonic()
         try:
             with start.inherited:
-                self.process, self._channel = child.start(run, spec.log, start.descriptors)
+                self.process, self._channel = child.start(run, spec.log, start.descriptors, spec.keeps_secrets)
         except OSError as error:  # of a full disk or process table
             self._judge(End(str(error), str(error)))
 

@@ -77,6 +77,20 @@ def test_a_frozen_gateway_is_noticed_long_before_its_actors_are_blamed(
     assert [line.startswith(stopped) for line in said] == [True] * 4, said
 
 
+def test_the_token_is_not_in_the_environment_of_actors_and_gateway(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PRONK_TOKEN", "a-secret-token")
+    settings = ("actors.count=1", "gateway.address=127.0.0.1:0", "actors.envs=16")
+    with actors_of(tmp_path / "run", "catch", *settings, say=lambda line: None) as (port, _):
+        take(port, 1)
+        logs = (tmp_path / "run" / "logs").glob("*.log")
+        started = [int(pid) for log in logs for pid in re.findall(r"life \d+, pid (\d+)\)", log.read_text())]
+        assert len(started) == 2
+        for pid in started:
+            assert b"a-secret-token" not in Path(f"/proc/{pid}/environ").read_bytes()
+
+
 def test_a_learner_of_several_waits_for_its_own_share_of_the_batch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
