@@ -17,6 +17,7 @@ from pronk.networks import make_network
 from pronk.networks.target import TargetNetwork
 from pronk.optimisers import make_optimiser
 from pronk.parameters import ParameterBlock
+from pronk.schedules import KlBrake
 from pronk.seeding import learner_seed
 from pronk.types import EnvSpec, Failure, Parameters, Unroll, UserError, map_tree
 
@@ -56,6 +57,7 @@ class Learner:
             self.loss = self.replay_loss = ReplayLoss(self.loss, config.loss, config.replay, fresh)
         self._loss_is_mean = config.loss.reduction == "mean"
         self._optimiser = make_optimiser(self._block.weights, self._block.gradients, config.optimiser)
+        self.brake = KlBrake(config.loss.max_kl)
         self._max_norm = config.optimiser.max_gradient_norm
         self.version = 0
 
@@ -70,16 +72,17 @@ class Learner:
 
         Args:
             batch: tensors on the learner's device.
-            learning_rate: of this update.
+            learning_rate: of this update, before `loss.max_kl`.
             meanwhile: runs on the CPU while a GPU computes the gradient.
             combine: turns `gradients` and the report into those of all learners.
 
         Raises:
             NonFinite: a loss or gradient is NaN or infinite; nothing was changed.
         """
-        report = combine(self.gradient(batch, meanwhile) | {"learning_rate": learning_rate})
+        report = combine(self.gradient(batch, meanwhile) | {"learning_rate": learning_rate * self.brake.factor})
         # The mean of all learners' rates: a schedule may follow the clock, and clocks differ. The weights may not.
         self.update(report, report["learning_rate"], batch)
+        self.brake.observe(report.get("kl", 0.0))
         return report
 
     def gradient(self, batch: Unroll, meanwhile: Callable[[], None]) -> Report:
@@ -142,6 +145,7 @@ class Learner:
             "network": {name: tensor.detach().clone() for name, tensor in self.network.state_dict().items()},
             "optimiser": {name: tensor.clone() for name, tensor in self._optimiser.state.items()},
             "target": self._target.values.clone() if self._target else None,
+            "brake": self.brake.state(),
             "version": self.version,
             "random": torch.get_rng_state(),
             "random_cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
@@ -156,6 +160,7 @@ class Learner:
             reason = " ".join(str(error).split())
             raise UserError(f"the checkpoint does not fit this configuration: {reason}") from None
         self.version = state["version"]
+        self.brake.load_state(state.get("brake", [0.0, 1.0]))
         if self._target:
             saved = state.get("target")  # None: the run had no target network until now
             self._target.values.copy_(self._block.values if saved is None else saved)

@@ -12,6 +12,10 @@ import math
 from pronk.config import ResolvedConfig
 from pronk.config.section import Schedule
 
+BRAKE_SHARE = 1 / 8  # of the newest batch in the mean: a batch alone is noisy
+BRAKE_STEP = 1.03  # per update: halved within 24 of them
+LOWEST_FACTOR = 0.03
+
 
 def progress_of(config: ResolvedConfig, env_steps: int, seconds: float) -> float:
     """Return how far a run is, from 0 to 1, by the first of its limits that it will reach."""
@@ -27,6 +31,29 @@ def learning_rate(config: ResolvedConfig, progress: float, env_steps: int) -> fl
 def entropy_cost(config: ResolvedConfig, progress: float, env_steps: int) -> float:
     """Return the weight of the entropy bonus in the next update."""
     return config.loss.entropy_cost * factor(config.loss.entropy_schedule, progress, env_steps)
+
+
+class KlBrake:
+    """A factor of the learning rate that falls while the policy is too far from the policies that acted."""
+
+    def __init__(self, limit: float | None) -> None:
+        self._limit = math.inf if limit is None else limit
+        self._kl = 0.0  # mean of the last updates
+        self.factor = 1.0
+
+    def observe(self, kl: float) -> None:
+        """Take over the mean KL divergence of a batch."""
+        self._kl += BRAKE_SHARE * (kl - self._kl)
+        self.factor *= 1.0 / BRAKE_STEP if self._kl > self._limit else BRAKE_STEP
+        self.factor = min(1.0, max(LOWEST_FACTOR, self.factor))
+
+    def state(self) -> list[float]:
+        """Return what a checkpoint needs."""
+        return [self._kl, self.factor]
+
+    def load_state(self, state: list[float]) -> None:
+        """Continue from what `state` returned."""
+        self._kl, self.factor = state
 
 
 def factor(schedule: Schedule, progress: float, env_steps: int) -> float:
