@@ -13,7 +13,7 @@ from pronk.config import ResolvedConfig
 from pronk.config.section import Schedule
 
 BRAKE_SHARE = 1 / 8  # of the newest batch in the mean: a batch alone is noisy
-BRAKE_STEP = 1.03  # per update: halved within 24 of them
+BRAKE, RECOVERY = 0.95, 1.01  # of the factor, per update: halved within 14 of them, doubled within 70
 LOWEST_FACTOR = 0.03
 
 
@@ -44,7 +44,7 @@ class KlBrake:
     def observe(self, kl: float) -> None:
         """Take over the mean KL divergence of a batch."""
         self._kl += BRAKE_SHARE * (kl - self._kl)
-        self.factor *= 1.0 / BRAKE_STEP if self._kl > self._limit else BRAKE_STEP
+        self.factor *= BRAKE if self._kl > self._limit else RECOVERY
         self.factor = min(1.0, max(LOWEST_FACTOR, self.factor))
 
     def state(self) -> list[float]:
