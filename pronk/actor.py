@@ -73,6 +73,7 @@ class Actor:
             unroll.valid[t] = self._now.valid
             unroll.episode_return[t] = self._now.episode_return
             unroll.episode_length[t] = self._now.episode_length
+            assign(unroll.info, t, self._now.info)
             self._observe(unroll, t + 1)
 
     def _observe(self, unroll: Unroll, t: int) -> None:

@@ -6,7 +6,7 @@ import contextlib
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,6 +30,7 @@ class Experience(NamedTuple):
     lag: float  # in updates, mean over the columns; 0 if there are none
     replayed: int = 0  # columns that are not fresh
     replay_lag: float = 0.0  # mean over these
+    info: dict[str, tuple[float, int]] = {}  # noqa: RUF012  of each number that environments gave: its sum, and how many gave it
 
     @classmethod
     def of(cls, unroll: Unroll, version: int, fresh: Array | None = None) -> Experience:
@@ -49,6 +50,7 @@ class Experience(NamedTuple):
             lag=float(lag[fresh].mean()) if count else 0.0,
             replayed=total - count,
             replay_lag=float(lag[~fresh].mean()) if count < total else 0.0,
+            info={name: sum_and_count(numbers[:, fresh]) for name, numbers in unroll.info.items()},
         )
 
     @classmethod
@@ -64,7 +66,19 @@ class Experience(NamedTuple):
             lag=sum(part.lag * len(part.columns) for part in parts) / max(1, fresh),
             replayed=replayed,
             replay_lag=sum(part.replay_lag * part.replayed for part in parts) / max(1, replayed),
+            info={name: added(part.info[name] for part in parts) for name in parts[0].info},
         )
+
+
+def sum_and_count(numbers: Array) -> tuple[float, int]:
+    """Return the sum of those that are not NaN, and how many they are."""
+    return float(np.nansum(numbers, dtype=np.float64)), int(np.count_nonzero(~np.isnan(numbers)))
+
+
+def added(pairs: Iterable[Sequence[float]]) -> tuple[float, int]:
+    """Return the sums of pairs (sum, count)."""
+    total, count = map(sum, zip(*pairs, strict=True))
+    return total, int(count)
 
 
 def last_episodes(unroll: Unroll, ended: Array, fresh: Array) -> list[Episode]:
@@ -124,6 +138,9 @@ class Metrics:
             self.episodes += experience.ended
             self._returns.record(experience.columns, experience.episodes, experience.length)
             self._add("policy_lag", experience.lag, fresh)
+        for name, (total, given) in experience.info.items():
+            if given:
+                self._add(f"info/{name}", total / given, given)
         if experience.replayed:
             self._add("replay_lag", experience.replay_lag, experience.replayed)
         for name, value in report.items():
@@ -186,12 +203,7 @@ class Metrics:
         seconds = self.seconds_since_line()
         means: dict[str, float | None] = {name: total / self._counts[name] for name, total in self._sums.items()}
         self._last = {
-            "wall_seconds": round(self.wall_seconds, 3),
-            "env_steps": self.env_steps,
-            "frames": self.env_steps * self._frames_per_step,
-            "updates": self.updates,
-            "episodes": self.episodes,
-            **self._return_metrics(),
+            **self.counters(),
             "steps_per_second": round((self.env_steps - self._steps_at_line) / seconds, 1),
             # A line of further passes only has nothing fresh: its lag is still that of the line before.
             "policy_lag": means.pop("policy_lag", self._last.get("policy_lag")),
@@ -208,6 +220,22 @@ class Metrics:
         self._counts.clear()
         self._waited = 0.0
         return self._last
+
+    def counters(self) -> dict[str, Any]:
+        """Return what is known at any time: the part of a line that is no mean since the last one."""
+        return {
+            "wall_seconds": round(self.wall_seconds, 3),
+            "env_steps": self.env_steps,
+            "frames": self.env_steps * self._frames_per_step,
+            "updates": self.updates,
+            "episodes": self.episodes,
+            **self._return_metrics(),
+        }
+
+    def leave_out(self, seconds: float) -> None:
+        """Do not count time that has passed: training was paused."""
+        self._started += seconds
+        self._line_at += seconds
 
     def _return_metrics(self) -> dict[str, float | None]:
         estimate = self._estimate

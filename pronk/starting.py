@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,18 +23,21 @@ from pronk.config import (
     validate,
 )
 from pronk.config.automatic import chosen, depends_on_environment
-from pronk.config.resolved import ONLY, Rank, check_resolved
+from pronk.config.resolved import ONLY, Rank, check_resolved, refuse_session_names, runs_in_one_process, session_names
 from pronk.device import choose_device
-from pronk.envs import probe_spec
+from pronk.envs.probing import spec_of
 from pronk.layout import UnrollLayout
 from pronk.learner import Learner
 from pronk.learners import GroupEnded, Rendezvous, coordinate, find_rendezvous, participate
 from pronk.policies import check_inference
-from pronk.processes.failures import time_limit, user_code
+from pronk.processes import session
+from pronk.processes.failures import user_code
 from pronk.processes.freed_memory import keep_freed_memory
 from pronk.replay import describe_replay, replay_nbytes
 from pronk.runs.directory import RunDirectory
+from pronk.runs.trust import remember
 from pronk.sinks import Sink
+from pronk.sinks.callbacks import Callbacks, OnCheckpoint, OnLine
 from pronk.sinks.outside import check_sinks
 from pronk.training import Say, Training
 from pronk.transport.security import check_gateway
@@ -56,6 +60,10 @@ def train(
     run_dir: str | Path | None = None,
     name: str | None = None,
     resume: bool = False,
+    on_metrics: OnLine | None = None,
+    on_episode: OnLine | None = None,
+    on_checkpoint: OnCheckpoint | None = None,
+    on_evaluation: OnLine | None = None,
     display: Sink | None = None,
     say: Say = print,
 ) -> dict[str, Any]:
@@ -64,68 +72,97 @@ def train(
         pronk.train("cartpole")
         pronk.train("LunarLander-v3", ["run.total_steps=1e6", "run.seed=3"], run_dir="runs/lander")
         pronk.train(MyEnv)
+        pronk.train(lambda: MyEnv(size=8), on_metrics=lambda line: line["wall_seconds"] < 60)  # stops after a minute
+
+    Callbacks run in this thread, between two updates. One that returns False stops the run, with a checkpoint and the
+    outcome `stopped`; an exception in one ends the run as `failed` and is raised here.
 
     Args:
-        source: a preset, a YAML file, a Gymnasium id, a class of environments or function that makes one (from a module
-            that can be imported), or a configuration.
+        source: a preset, a YAML file, a Gymnasium id, a configuration, or your own class of environments or function
+            that makes one. These may be defined in a notebook cell or in a script, too: then their code is sent to the
+            actor processes of this machine, but never to other machines.
         overrides: settings on top, as on the command line.
         run_dir: where the run is written. By default a new one, runs/NAME-DATE-TIME.
         name: of the new run, by default the environment's id.
         resume: continue the run in `run_dir`.
+        on_metrics: gets each line of metrics.jsonl, about once a second: `{"env_steps": ..., "episode_return": ...}`.
+        on_episode: gets every episode that this learner's actors finished: `episode_return`, `episode_length`, `task`,
+            `environment` and the numbers of `env.info`.
+        on_checkpoint: gets the path of each checkpoint after it was written.
+        on_evaluation: gets each line of eval.jsonl, with `evaluation=true`.
         display: one more sink for the metrics.
         say: gets warnings, and notes on what was chosen.
 
     Raises:
         UserError: a mistake in the settings or the environment, in one line.
+        Failure: the run cannot continue; the message has the cause.
         TrainingInterrupted: Ctrl-C, after a checkpoint.
     """
-    if isinstance(source, Config):
-        config = override(source, overrides) if overrides else source
-    else:
-        config = load_config(source, overrides)
+    config = config_of(source, overrides)
+    callbacks = Callbacks(on_metrics, on_episode, on_checkpoint, on_evaluation)
     if config.cluster.name == "ray":
+        refuse_callbacks(callbacks, "cluster=ray")
         return raise_if_interrupted(train_on_cluster(config, run_dir, name, resume, display, say))
     rendezvous = find_rendezvous(config.learners)
     if rendezvous.rank > 0:
         return train_as_participant(rendezvous, say)
+    with opened(config, rendezvous, run_dir, name, resume, say, aloud=display is not None) as training:
+        summary = raise_if_interrupted(training.go(display, callbacks))
+    callbacks.raise_error()
+    if config.run.video:
+        film_final(Path(summary["run"]), say, len(config.env.each_task))
+    return summary
+
+
+def config_of(source: Config | str | Path | Callable[..., Any], overrides: Sequence[str]) -> Config:
+    """Return the configuration of what `train` was given."""
+    if isinstance(source, Config):
+        return override(source, overrides) if overrides else source
+    return load_config(source, overrides)
+
+
+def refuse_callbacks(callbacks: Callbacks, where: str) -> None:
+    """Raise UserError if there are callbacks: another process trains."""
+    if callbacks.given:
+        raise UserError(f"{where}: callbacks would have to be called in another process; use run.sinks=module:Class")
+
+
+@contextlib.contextmanager
+def opened(
+    config: Config,
+    rendezvous: Rendezvous,
+    run_dir: str | Path | None,
+    name: str | None,
+    resume: bool,
+    say: Say,
+    aloud: bool,
+) -> Iterator[Training]:
+    """Make the run directory, or open it, and give the training of learner 0, of one or of several.
+
+    `aloud`: also say what was chosen.
+    """
     if resume and run_dir is None:
         raise UserError("resume needs run_dir, the run to continue")
     if run_dir is not None and not resume:
         RunDirectory.refuse_used(Path(run_dir))
-    path = Path(run_dir) if run_dir is not None else None
-    return train_as_leader(config, rendezvous, path, name, resume, display, say)
-
-
-def train_as_leader(
-    config: Config,
-    rendezvous: Rendezvous,
-    run_dir: Path | None,
-    name: str | None,
-    resume: bool,
-    display: Sink | None,
-    say: Say,
-) -> dict[str, Any]:
-    """Train as learner 0, of one or of several."""
+    remember(config, say)
     config, resolved, learner, choices = prepare(config, rendezvous, say)
     recorded = record(config, resolved)
     with coordinate(rendezvous, config.loss.reduction, say) as group:
         if resume:
             run = RunDirectory.open(Path(str(run_dir)))
         else:
-            run = RunDirectory.create(recorded, run_dir, name or run_name(config))
+            run = RunDirectory.create(recorded, Path(run_dir) if run_dir else None, name or run_name(config))
         with run.locked():
-            for line in choices if display is not None else []:
+            for line in choices if aloud else []:
                 say(line)
             training = Training(resolved, recorded, run, learner, resume, say, group)
             group.announce(config.to_yaml(), str(run.path), run.logs)
             try:
-                summary = raise_if_interrupted(training.go(display))
+                yield training
             except Exception as error:
                 run.write_failure(str(error))
                 raise
-    if config.run.video:
-        film_final(run.path, say, len(config.env.each_task))
-    return summary
 
 
 class Prepared(NamedTuple):
@@ -140,12 +177,14 @@ class Prepared(NamedTuple):
 def prepare(config: Config, rendezvous: Rendezvous, say: Say) -> Prepared:
     """Make the learner, and check everything. Nothing is written yet: most mistakes in a configuration show here."""
     check_sinks(config.run.sinks)
-    spec = spec_of(config)
+    spec = spec_of(config, say)
     for note in spec.notes:
         say(note)
     has_choice, config = depends_on_environment(config), decided(config, spec)
     resolved = resolve(config, rendezvous)
     check_resolved(resolved)
+    if not runs_in_one_process(resolved):
+        session.share(session_names(resolved))
     check_inference(resolved)
     check_teams(resolved, spec)
     learner = learner_for(resolved, spec, rendezvous)
@@ -164,6 +203,8 @@ def train_on_cluster(
     """Train on a Ray cluster; this process shows the progress."""
     from pronk.cluster.ray_cluster import train_on_ray
 
+    refuse_session_names(config, "cluster=ray")
+    remember(config, say)
     path = Path(run_dir) if run_dir is not None else None
     return train_on_ray(config, run_dir=path, name=name or run_name(config), resume=resume, display=display, say=say)
 
@@ -173,7 +214,7 @@ def train_as_participant(rendezvous: Rendezvous, say: Say) -> dict[str, Any]:
     try:
         with participate(rendezvous, say) as (group, welcome):
             config = validate(plain_yaml.parse(welcome.config))
-            spec = spec_of(config)
+            spec = spec_of(config, group.say)
             resolved = resolve(config, rendezvous)
             check_resolved(resolved)
             check_inference(resolved)
@@ -191,7 +232,7 @@ def train_as_participant(rendezvous: Rendezvous, say: Say) -> dict[str, Any]:
 
 def run_name(config: Config) -> str:
     """Return the beginning of a new run's name: its environment's id, or what tasks it has."""
-    return config.env.label if config.env.tasks else config.env.id
+    return config.env.label if config.env.tasks else config.env.id.removeprefix(session.PREFIX)
 
 
 def raise_if_interrupted(summary: dict[str, Any]) -> dict[str, Any]:
@@ -199,12 +240,6 @@ def raise_if_interrupted(summary: dict[str, Any]) -> dict[str, Any]:
     if summary["outcome"] == "interrupted":
         raise TrainingInterrupted(summary)
     return summary
-
-
-def spec_of(config: Config | ResolvedConfig) -> EnvSpec:
-    """Make the configured environment once, to see its spaces. An environment that hangs or fails is reported."""
-    with user_code("the environment"), time_limit(config.actors.timeout_seconds):
-        return probe_spec(config)
 
 
 def check_teams(config: ResolvedConfig, spec: EnvSpec) -> None:

@@ -23,7 +23,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,7 @@ from pronk.actor import specs_for
 from pronk.actors import ActorSetup, running_actors
 from pronk.batcher import Batch, Batcher
 from pronk.config import Config, ResolvedConfig, recorded
-from pronk.diagnosis import Diagnosis
+from pronk.config.resolved import check_same_tasks
 from pronk.envs.base import games_of
 from pronk.evaluation.atari_scores import human_normalised_summary
 from pronk.evaluation.evaluator import Evaluator
@@ -46,20 +46,16 @@ from pronk.policies.numpy_mlp import small_mlp
 from pronk.processes.failures import user_code
 from pronk.processes.interrupts import Interrupted, Interrupts
 from pronk.replay import Replay
-from pronk.runs.broken_batch import save_broken_batch
+from pronk.runs.broken_batch import keep_broken_batch
 from pronk.runs.directory import RunDirectory
 from pronk.runs.saver import CheckpointSaver, Standing
 from pronk.schedules import entropy_cost, learning_rate, progress_of
 from pronk.seeding import further_learner_seed, replay_seed
 from pronk.sinks import Sink
-from pronk.sinks.jsonl import JsonLines
-from pronk.sinks.lag import LagHistogram
-from pronk.sinks.notes import DiagnosisNotes
-from pronk.sinks.outside import Facts, outside_sinks
-from pronk.sinks.profile import LearnerProfile
-from pronk.sinks.tensorboard import TensorBoard
+from pronk.sinks.callbacks import Callbacks, Stopped
+from pronk.sinks.of_run import sinks_of_run
 from pronk.task_returns import TaskConfirmation, mean_of
-from pronk.types import EnvSpec, Failure, Unroll, UserError
+from pronk.types import EnvSpec, Failure, Unroll
 
 Say = Callable[[str], None]
 
@@ -84,11 +80,13 @@ class Training:
         group: LearnerGroup | None = None,
     ) -> None:
         """`config` is this learner's; `recorded` is that of the whole run, for config.yaml and the checkpoints."""
-        self._config, self._recorded, self._run, self._learner, self._say = config, recorded, run, learner, say
+        self.config, self._recorded, self._run, self.learner, self._say = config, recorded, run, learner, say
+        self.path, self.summary = run.path, dict[str, Any]()
         self._group = group or SingleLearner()
         self._leads = self._group.rank == 0  # who writes
+        self.interrupts = Interrupts(say if self._leads else lambda message: None)
         self._replay: Replay | None = None
-        self._metrics = metrics_of(config, learner.spec)
+        self.metrics = metrics_of(config, learner.spec)
         self._confirmation: TaskConfirmation | None = None  # while the weights are held
         self._confirm_from = 0  # steps
         self._reported: dict[str, Any] | None = None
@@ -98,20 +96,32 @@ class Training:
             self._restore()
         self._saved_at = time.monotonic()
 
-    def go(self, display: Sink | None) -> dict[str, Any]:
-        """Run to the end, whatever the end is. All ends but a broken gradient leave a checkpoint."""
+    def go(self, display: Sink | None = None, callbacks: Callbacks | None = None) -> dict[str, Any]:
+        """Run to the end, and return what summary.json holds."""
+        with self.interrupts:
+            for _ in self.updates(display, callbacks):
+                pass
+        return self.summary
+
+    def updates(self, display: Sink | None = None, callbacks: Callbacks | None = None) -> Iterator[None]:
+        """Run to the end, whatever the end is; yield after each update. The caller has entered `interrupts`.
+
+        All ends but a broken gradient leave a checkpoint.
+        """
         failure: Exception | None = None
-        updates_before = self._metrics.updates
+        updates_before, interrupts = self.metrics.updates, self.interrupts
+        self._callbacks = callbacks or Callbacks()
         with contextlib.ExitStack() as stack:
-            interrupts = stack.enter_context(Interrupts(self._say if self._leads else lambda message: None))
-            interrupts.look = self._group.check
-            sinks = [*self._own_sinks(), *([display] if display else [])]
-            self._sinks = [stack.enter_context(sink) for sink in sinks]
-            self._evaluator = stack.enter_context(Evaluator(self._config, self._run, self._sinks, self._say_once))
+            interrupts.look = self._look
+            self._sinks = [stack.enter_context(sink) for sink in [*self._own_sinks(), self._callbacks]]
+            self._sinks += [stack.enter_context(display)] if display else []
+            self._evaluator = stack.enter_context(Evaluator(self.config, self._run, self._sinks, self._say_once))
             try:
-                outcome = self._outcome() or self._learn(interrupts)
+                outcome = self._outcome() or (yield from self._learn(interrupts))
             except GroupEnded as end:
                 outcome, failure = end.outcome, Failure(end.message) if end.outcome == "failed" else None
+            except Stopped:
+                outcome = "stopped"
             except Interrupted:
                 interrupts.announce()
                 outcome = "interrupted"
@@ -122,43 +132,41 @@ class Training:
             except Exception as error:
                 outcome, failure = "failed", error
             self._group.leave(outcome, str(failure) if failure else None)
-            if self._metrics.updates > updates_before or not self._saver.last:
+            if self.metrics.updates > updates_before or not self._saver.last:
                 self._report()
                 if not isinstance(failure, BrokenGradient) and (unsaved := self._save_last()):
                     outcome, failure = "failed", failure or unsaved
             if outcome in ("solved", "finished") and self._saver.last:
                 self._evaluator.finish(self._saver.last, interrupts, aloud=display is not None)
-        saved = str(self._saver.last) if self._saver.last else None
-        summary = {"outcome": outcome, "run": str(self._run.path), "checkpoint": saved, **self._metrics.line()}
-        summary["evaluation"] = self._evaluator.last
-        summary["failure"] = str(failure) if failure else None
-        try:
-            if self._leads:
-                self._run.write_summary(summary)
-        except OSError as error:
-            self._say(f"cannot write {self._run.summary}: {error}")
+        self._summarise(outcome, failure)
         if failure is not None:
             raise failure
-        return summary
+
+    def _look(self) -> None:
+        """Raise if the run is to end for another reason than a signal."""
+        self._group.check()
+        self._callbacks.check()
+
+    def _summarise(self, outcome: str, failure: Exception | None) -> None:
+        saved, cause = (str(one) if one else None for one in (self._saver.last, failure))
+        self.summary = {"outcome": outcome, "run": str(self._run.path), "checkpoint": saved, **self.metrics.line()}
+        self.summary |= {"evaluation": self._evaluator.last, "failure": cause}
+        try:
+            if self._leads:
+                self._run.write_summary(self.summary)
+        except OSError as error:
+            self._say(f"cannot write {self._run.summary}: {error}")
 
     def _own_sinks(self) -> list[Sink]:
         """Return where metrics go, apart from the screen. Of several learners, one writes."""
         if not self._leads:
             return []
-        sinks: list[Sink] = [
-            JsonLines(self._run.metrics, self._run.evaluations),
-            TensorBoard(self._run.tensorboard, self._metrics.env_steps),
-            LagHistogram(self._run.lag, self._metrics.lags, self._metrics.replay_lags),
-            DiagnosisNotes(self._run.notes, self._diagnosis(), self._say_once),
-            *outside_sinks(self._config.run.sinks, self._facts(), self._say_once),
-        ]
-        if self._config.run.profile_seconds:
-            sinks.append(LearnerProfile(self._run.profile, self._config.run.profile_seconds))
-        return sinks
+        action = self.learner.spec.action
+        return sinks_of_run(self.config, self._recorded, self._run, self.metrics, action, self._say_once)
 
-    def _learn(self, interrupts: Interrupts) -> str:
-        """The loop. Gives the reason why it ended."""
-        config, learner, metrics = self._config, self._learner, self._metrics
+    def _learn(self, interrupts: Interrupts) -> Generator[None, None, str]:
+        """The loop. Returns the reason why it ended."""
+        config, learner, metrics = self.config, self.learner, self.metrics
         self._synchronise(interrupts)
         specs = specs_for(config, learner.spec, learner.network.state_spec)
         mlp = small_mlp(learner.network, config.actors.envs)
@@ -173,6 +181,7 @@ class Training:
                 interrupts.check()
                 with metrics.waiting():
                     batch = batcher.next()
+                self._callbacks.played(batch.arrays, batch.fresh, learner.spec.tasks)
                 if self._confirmation:
                     self._confirm(batch, self._confirmation)
                 else:
@@ -180,21 +189,22 @@ class Training:
                     # Weights that are held now must be played, or nothing could ever confirm them.
                     if due := delay.due(learner.parameters(), at_once=self._confirmation is not None):
                         port.publish(due)
-                if metrics.seconds_since_line() >= config.run.log_every_seconds:
+                if metrics.seconds_since_line() >= self.config.run.log_every_seconds:
                     metrics.queue = port.waiting / max(1, port.room)
                     self._report()
                     if self._leads:
                         self._saver.save_if_best(self._standing())
                     watch()
-                overdue = time.monotonic() - self._saved_at >= config.checkpoint.every_seconds
+                overdue = time.monotonic() - self._saved_at >= self.config.checkpoint.every_seconds
                 if self._evaluator.wants_checkpoint() or overdue:
                     self._save()
+                yield
             self._report()  # before the actors are ended, which takes a moment and is not training
         return outcome
 
     def _update(self, batch: Batch, meanwhile: Callable[[], None]) -> None:
         """Learn from a batch."""
-        config, learner, metrics = self._config, self._learner, self._metrics
+        config, learner, metrics = self.config, self.learner, self.metrics
         metrics.progress = progress_of(config, metrics.env_steps, metrics.wall_seconds)
         rate = learning_rate(config, metrics.progress, metrics.env_steps)
         metrics.entropy_cost = entropy_cost(config, metrics.progress, metrics.env_steps)
@@ -217,8 +227,8 @@ class Training:
 
     def _confirm(self, batch: Batch, confirmation: TaskConfirmation) -> None:
         """Learn nothing from a batch: the weights are held until it is known what they are worth."""
-        goal, metrics = self._config.run.stop_return, self._metrics
-        played = self._group.observe(self._learner, batch)
+        goal, metrics = self.config.run.stop_return, self.metrics
+        played = self._group.observe(self.learner, batch)
         metrics.observe(played)
         confirmation.record(played.columns, played.episodes, played.length)
         metrics.confirmed = confirmation.estimates()
@@ -235,23 +245,23 @@ class Training:
 
     def _synchronise(self, interrupts: Interrupts) -> None:
         """Wait for all learners, and take over learner 0's weights, optimiser and counters."""
-        learner, metrics = self._learner, self._metrics
+        learner, metrics = self.learner, self.metrics
         mine = {"metrics": metrics.state(), "version": learner.version, "brake": learner.brake.state()}
         state = self._group.begin(mine, learner.tensors(), interrupts, metrics.waiting)
         if not self._leads:
             metrics.load_state(state["metrics"])
             learner.version = state["version"]
             learner.brake.load_state(state["brake"])
-            torch.manual_seed(further_learner_seed(self._config.run.seed, self._group.rank, metrics.env_steps))
+            torch.manual_seed(further_learner_seed(self.config.run.seed, self._group.rank, metrics.env_steps))
 
     def _make_replay(self, specs: Unroll) -> Replay | None:
         """Make the buffer of this learner: empty, or as the run that is resumed has saved it."""
-        config, metrics = self._config, self._metrics
+        config, metrics = self.config, self.metrics
         if not config.replay.size:
             return None
         replay = Replay(specs, config, replay_seed(config.run.seed, self._group.rank, metrics.env_steps))
         if metrics.updates:
-            problem = replay.load(self._replay_file, self._learner.version) if config.replay.keep else None
+            problem = replay.load(self._replay_file, self.learner.version) if config.replay.keep else None
             if problem:
                 self._say(f"replay starts empty: {self._replay_file} cannot be used ({problem})")
             elif not config.replay.keep and self._leads:
@@ -264,7 +274,7 @@ class Training:
 
     def _save_replay(self) -> None:
         """Write this learner's buffer beside the checkpoints. If that fails, it is reported."""
-        if self._replay is None or not self._config.replay.keep:
+        if self._replay is None or not self.config.replay.keep:
             return
         try:
             self._replay.save(self._replay_file)
@@ -273,7 +283,7 @@ class Training:
 
     def _outcome(self) -> str | None:
         """Why the run is at its end, or None."""
-        run, metrics = self._config.run, self._metrics
+        run, metrics = self.config.run, self.metrics
         if metrics.confirmed and metrics.reached(run.stop_return):
             return "solved"
         last_step = min(run.total_steps, run.pause_steps or run.total_steps)
@@ -286,12 +296,17 @@ class Training:
             )
         return None
 
+    def change(self, changes: dict[str, Any]) -> None:
+        """Replace settings that are read at every update, from the next one on, also in config.yaml."""
+        self.config, self._recorded = self.config.replace(changes), self._recorded.replace(changes)
+        self._run.write_config(self._recorded)
+
     def _report(self) -> None:
         """Write a line to every sink, if anything happened since the last one.
 
         A full disk is reported; training continues.
         """
-        line = self._metrics.line()
+        line = self.metrics.line()
         if line is self._reported:
             return
         self._reported = line
@@ -300,13 +315,6 @@ class Training:
                 sink.write(line)
             except OSError as error:
                 self._say_once(f"cannot write metrics: {error}")
-
-    def _diagnosis(self) -> Diagnosis:
-        return Diagnosis(self._config, self._learner.spec.action, resumed=self._metrics.env_steps > 0)
-
-    def _facts(self) -> Facts:
-        """Return what services for metrics get to know of the run."""
-        return Facts(self._run.path.resolve().name, self._run.path, self._recorded.model_dump())
 
     def _say_once(self, message: str) -> None:
         if message not in self._said:
@@ -317,47 +325,43 @@ class Training:
         """Write a checkpoint, and have it evaluated if that is due."""
         if self._leads and (saved := self._saver.save(self._standing())):
             self._evaluator.offer(saved)
+            self._callbacks.saved(saved)
         self._save_replay()
         self._saved_at = time.monotonic()
 
     def _save_last(self) -> Failure | None:
         """Write the last checkpoint. Returns why it is not where it belongs, if it is not."""
         problem = self._saver.save_last(self._standing()) if self._leads else None
+        if self._leads and self._saver.last:
+            self._callbacks.saved(self._saver.last)
         self._save_replay()
         return problem
 
     def _standing(self) -> Standing | None:
         """Return what the policy is worth, for best.pt; None where evaluations choose it."""
-        return None if self._evaluator.chooses_best else self._metrics.standing
+        return None if self._evaluator.chooses_best else self.metrics.standing
 
     def _state(self) -> dict[str, Any]:
         """Return the content of a checkpoint."""
-        if not self._learner.is_finite():
+        if not self.learner.is_finite():
             raise BrokenGradient("the weights are no longer finite; the last checkpoint is kept")
         return {
-            "learner": self._learner.state(),
-            "metrics": self._metrics.state(),
+            "learner": self.learner.state(),
+            "metrics": self.metrics.state(),
             "config": self._recorded.model_dump(),
         }
 
     def _restore(self) -> None:
         """Continue from the newest checkpoint, with the configuration as it is now."""
         state = self._saver.restore()
-        check_same_tasks(recorded(state["config"]), self._config)
-        self._learner.load_state(state["learner"])
-        self._metrics.load_state(state["metrics"])
-        self._run.prepare_resume(self._recorded, self._metrics.updates)
+        check_same_tasks(recorded(state["config"]), self.config)
+        self.learner.load_state(state["learner"])
+        self.metrics.load_state(state["metrics"])
+        self._run.prepare_resume(self._recorded, self.metrics.updates)
 
     def _keep_broken_batch(self, error: NonFinite) -> BrokenGradient:
-        rank, broken = self._group.rank, self._group.broken
-        if broken and rank not in broken:
-            others = ", ".join(map(str, broken))
-            return BrokenGradient(f"{error}, in learner {others}, whose log says more; no weights were touched")
-        path = self._run.path / (f"broken_batch-learner-{rank:03d}.pt" if rank else "broken_batch.pt")
-        kept = save_broken_batch(error.batch, self._learner.state()["network"], path)
-        return BrokenGradient(
-            f"{error}; {kept}; a smaller optimiser.learning_rate or optimiser.max_gradient_norm often helps"
-        )
+        group, network = self._group, self.learner.state()["network"]
+        return BrokenGradient(keep_broken_batch(error, error.batch, network, self._run.path, group.rank, group.broken))
 
 
 def metrics_of(config: ResolvedConfig, spec: EnvSpec) -> Metrics:
@@ -365,10 +369,3 @@ def metrics_of(config: ResolvedConfig, spec: EnvSpec) -> Metrics:
     if not config.env.tasks:
         return Metrics(spec.frames_per_step, spec.tasks)
     return Metrics(spec.frames_per_step, spec.tasks, functools.partial(human_normalised_summary, games_of(config.env)))
-
-
-def check_same_tasks(before: Config, now: ResolvedConfig) -> None:
-    """Raise UserError if a resumed run has other tasks: the network knows them by their position."""
-    if before.env.task_names != now.env.task_names:
-        names = ", ".join(before.env.task_names) or before.env.label
-        raise UserError(f"env.tasks cannot change in a resumed run, which has {names}; start a new run")

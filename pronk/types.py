@@ -74,6 +74,8 @@ class EnvSpec:
     """Names of the tasks that the environments play. `VectorEnv.task` and `Unroll.task` are indices into it."""
     agents: int = 1
     """Agents of one team, each of them a column: vectors come in whole teams."""
+    info: tuple[str, ...] = ()
+    """Numbers of the environments' `info` that become metrics (`env.info`)."""
     notes: tuple[str, ...] = ()
     """What was done to the observations without being asked: one line each, shown to the user."""
 
@@ -93,6 +95,7 @@ class Step(NamedTuple):
     valid: Array  # [N] bool         False where the observation does not follow from the action
     episode_return: Array  # [N]     of the episode that ended with this action, else NaN
     episode_length: Array  # [N]     in steps, likewise, else 0
+    info: dict[str, Array] = {}  # noqa: RUF012  of [N], by the names in `EnvSpec.info`; NaN where none was given
 
 
 class Unroll(NamedTuple):
@@ -120,6 +123,7 @@ class Unroll(NamedTuple):
     version: Array  # [N]               of the parameters that acted
     task: Array  # [N] int32            index into `EnvSpec.tasks`: the task that each environment plays
     environment: Array  # [N] int64     its number in the run, the same in all its unrolls
+    info: dict[str, Array] = {}  # noqa: RUF012  of [T, N], as in `Step`
 
 
 class Parameters(NamedTuple):
@@ -178,6 +182,7 @@ def step_specs(spec: EnvSpec, envs: int) -> Step:
         valid=ArraySpec((envs,), "bool"),
         episode_return=ArraySpec((envs,), "float32"),
         episode_length=ArraySpec((envs,), "int32"),
+        info={name: ArraySpec((envs,), "float32") for name in spec.info},
     )
 
 
@@ -199,6 +204,7 @@ def unroll_specs(spec: EnvSpec, state: Tree, length: int, envs: int) -> Unroll:
         version=ArraySpec((envs,), "int64"),
         task=ArraySpec((envs,), "int32", (len(spec.tasks),)),
         environment=ArraySpec((envs,), "int64"),
+        info={name: ArraySpec((length, envs), "float32") for name in spec.info},
         **{name: ArraySpec((length, envs), dtype) for name, dtype in per_step.items()},
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,10 @@ collect_seldom()
 
 # Jobs in the background of a shell ignore Ctrl-C, and so would all that is started here: tests of Ctrl-C would fail.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# What the account has trained with (pronk/runs/trust.py) is remembered for this session only.
+CONFIG_HOME = tempfile.TemporaryDirectory(prefix="pronk-tests-")
+os.environ["XDG_CONFIG_HOME"] = CONFIG_HOME.name
 
 SUPPORT = str(Path(__file__).parent / "support")
 if SUPPORT not in sys.path:  # actor processes get this path too, and import environments from there

@@ -50,6 +50,7 @@ LAYERS = {
     },
     "tools": {
         "starting",
+        "trainer",
         "bench",
         "cluster",
         "dashboard",

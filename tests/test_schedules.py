@@ -101,9 +101,9 @@ def test_a_run_with_a_time_limit_anneals_by_time(tmp_path):
 
 
 def test_the_brake_lowers_the_rate_while_the_policy_is_too_far_and_lets_it_recover():
-    brake = KlBrake(0.03)
+    brake = KlBrake(0.02)
     for _ in range(100):
-        brake.observe(0.02)
+        brake.observe(0.01)
     assert brake.factor == 1.0
     factors = []
     for _ in range(60):
@@ -114,9 +114,9 @@ def test_the_brake_lowers_the_rate_while_the_policy_is_too_far_and_lets_it_recov
     for _ in range(10_000):
         brake.observe(0.5)
     assert brake.factor == LOWEST_FACTOR
-    resumed = KlBrake(0.03)
+    resumed = KlBrake(0.02)
     resumed.load_state(brake.state())
-    for _ in range(300):
+    for _ in range(600):
         brake.observe(0.0)
         resumed.observe(0.0)
     assert brake.factor == resumed.factor == 1.0

@@ -24,8 +24,7 @@ from pronk.bench.parts import NAMES
 from pronk.bench.workers import Workers, workers
 from pronk.config import Config, ResolvedConfig, available_cores, decided, resolve
 from pronk.device import choose_device
-from pronk.envs import probe_spec
-from pronk.processes.failures import user_code
+from pronk.envs.probing import spec_of
 from pronk.processes.interrupts import Interrupted
 from pronk.starting import TrainingInterrupted, train
 from pronk.training import Say
@@ -59,8 +58,7 @@ def measure(config: Config, seconds: float, say: Say, rounds: int = ROUNDS) -> d
         say: gets warnings.
         rounds: how many.
     """
-    with user_code("the environment"):
-        resolved = resolve(decided(config, probe_spec(config)))
+    resolved = resolve(decided(config, spec_of(config, say)))
     cores = available_cores()
     changes = {
         "run.stop_return": None,

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Column, Table
 
-from pronk.cli.shell import Overrides, Source, app, out, warn
+from pronk.cli.shell import Overrides, Source, Trust, app, out, warn
 from pronk.config import load_config, preset_names
 from pronk.runs.reading import find_run_path, is_locked, is_run
 from pronk.types import UserError
@@ -27,6 +27,7 @@ def bench(
         float, typer.Option(help="Seconds of training to measure; each part alone takes a fifth of it.")
     ] = 15.0,
     rounds: Annotated[int, typer.Option(min=1, help="Rounds to share them out over.")] = 5,
+    trust: Trust = False,
 ) -> None:
     """Measure how fast a preset trains here, against this machine's limit.
 
@@ -42,6 +43,10 @@ def bench(
         raise UserError(f"--seconds: {seconds:g} does not fit: at least 1")
     run = run_to_measure(source, overrides)
     config = load_config(run / "config.yaml" if run else source, overrides)
+    if run:
+        from pronk.runs.trust import code_to_train, require_known
+
+        require_known(code_to_train(config), str(run), trust)
     warn_if_busy()
     from pronk.bench import measure
 

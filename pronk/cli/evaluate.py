@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from pronk.cli.shell import AsJson, Best, Deterministic, EpisodeSeed, Run, TaskName, app, out
+from pronk.cli.shell import AsJson, Best, Deterministic, EpisodeSeed, Run, TaskName, Trust, app, out
 
 
 @app.command("eval")
@@ -21,6 +21,7 @@ def evaluate(
     deterministic: Deterministic = False,
     best: Best = False,
     seed: EpisodeSeed = 1,
+    trust: Trust = False,
 ) -> None:
     """Play whole episodes with a trained agent and print the returns.
 
@@ -28,7 +29,7 @@ def evaluate(
     """
     from pronk.evaluation.playing import evaluate as play
 
-    summary = play(run, episodes, deterministic=deterministic, best=best, seed=seed, task=task).summary()
+    summary = play(run, episodes, deterministic=deterministic, best=best, seed=seed, task=task, trust=trust).summary()
     if as_json:
         print(json.dumps(summary))
         return

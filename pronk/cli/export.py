@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from pronk.cli.shell import AsJson, Best, Run, TaskName, app, out
+from pronk.cli.shell import AsJson, Best, Run, TaskName, Trust, app, out
 
 
 @app.command()
@@ -25,6 +25,7 @@ def export(
     best: Best = False,
     task: TaskName = None,
     as_json: AsJson = False,
+    trust: Trust = False,
 ) -> None:
     """Export a trained policy to one file.
 
@@ -37,7 +38,7 @@ def export(
     """
     from pronk.exports import export as write
 
-    done = write(run, to, file, best=best, task=task)
+    done = write(run, to, file, best=best, task=task, trust=trust)
     if as_json:
         print(json.dumps({**done._asdict(), "file": str(done.file), "program": str(done.program)}, default=vars))
         return

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from pronk.cli.shell import Overrides, Resume, RunDir, Seed, Source, app
+from pronk.cli.shell import Overrides, Resume, RunDir, Seed, Source, Trust, app
 from pronk.cli.train import display_for, end_with, plan_of
 
 
@@ -30,6 +30,7 @@ def launch(
     ] = None,
     ssh_config: Annotated[Path | None, typer.Option(metavar="FILE", help="For `ssh -F`.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")] = False,
+    trust: Trust = False,
 ) -> None:
     """Train on the machines of a list, over SSH.
 
@@ -41,10 +42,12 @@ def launch(
     from pronk.cluster.cluster_run import train_on_cluster
     from pronk.cluster.hosts import read_hosts
     from pronk.cluster.ssh import ssh_placements
+    from pronk.runs.trust import remember
 
     rows = read_hosts(hosts)
-    config, title, run_dir = plan_of(source, overrides, seed, resume, run_dir)
+    config, title, run_dir = plan_of(source, overrides, seed, resume, run_dir, trust)
     display, say = display_for(title, config, quiet)
+    remember(config, say)
     summary = train_on_cluster(
         config,
         ssh_placements(rows, "learner", program, remote_dir, ssh_config),

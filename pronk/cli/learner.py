@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from pronk.cli.shell import Overrides, Resume, RunDir, Seed, Source, app
+from pronk.cli.shell import Overrides, Resume, RunDir, Seed, Source, Trust, app
 from pronk.cli.train import start, with_seed
 
 ADDRESS = "127.0.0.1:5050"
@@ -20,6 +20,7 @@ def learner(
     seed: Seed = None,
     resume: Resume = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but errors and the address.")] = False,
+    trust: Trust = False,
 ) -> None:
     """Train with actors that join over the network, from any machine and at any time.
 
@@ -35,4 +36,4 @@ def learner(
     """
     nobody_here = [] if resume else ["actors.count=0"]
     changes = [*nobody_here, *with_seed(overrides, seed)]
-    start(source, changes, run_dir=run_dir, resume=resume, quiet=quiet, listen_on=ADDRESS)
+    start(source, changes, run_dir=run_dir, resume=resume, quiet=quiet, trust=trust, listen_on=ADDRESS)

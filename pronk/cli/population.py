@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
-from pronk.cli.shell import Quiet, app, out
+from pronk.cli.shell import Quiet, Trust, app, out
 from pronk.cli.sweep import display_for, stored_folder
 from pronk.processes.interrupts import INTERRUPTED
 
@@ -43,6 +43,7 @@ def population(
         ),
     ] = None,
     quiet: Quiet = False,
+    trust: Trust = False,
 ) -> None:
     """Train a population: members that copy better ones, and find their settings while they train.
 
@@ -58,7 +59,7 @@ def population(
     """
     from pronk.populations.evolving import run_population, with_workers
 
-    plan, folder = find(file, run_dir, resume)
+    plan, folder = find(file, run_dir, resume, trust)
     if workers is not None:
         plan = with_workers(plan, workers)
     display, say = display_for(plan.name, quiet)
@@ -68,13 +69,16 @@ def population(
     raise typer.Exit(INTERRUPTED if outcome.interrupted else 0)
 
 
-def find(file: Path, run_dir: Path | None, resume: bool) -> tuple[Population, Path | None]:
+def find(file: Path, run_dir: Path | None, resume: bool, trust: bool) -> tuple[Population, Path | None]:
     """Return the population, and its directory if it has one."""
     from pronk.populations.evolving import newest_population, stored_population
     from pronk.populations.plan import read_population
+    from pronk.runs.trust import code_to_train, require_known
 
     if found := stored_folder(file, run_dir, resume, "population"):
-        return stored_population(found), found
+        plan = stored_population(found)
+        require_known(code_to_train(plan.config), str(found), trust)
+        return plan, found
     plan = read_population(file)
     return plan, newest_population(plan.name) if resume and run_dir is None else run_dir
 

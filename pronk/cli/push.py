@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from pronk.cli.shell import Best, Run, app, out
+from pronk.cli.shell import Best, Run, Trust, app, out
 
 
 @app.command()
@@ -23,6 +23,7 @@ def push(
     public: Annotated[
         bool, typer.Option("--public", help="Make a new repository public, or push to a public one.")
     ] = False,
+    trust: Trust = False,
 ) -> None:
     """Share a trained policy on the Hugging Face Hub, or in a folder.
 
@@ -34,7 +35,7 @@ def push(
     """
     from pronk.sharing import push as share
 
-    done = share(run, repo, best=best, episodes=episodes, public=public)
+    done = share(run, repo, best=best, episodes=episodes, public=public, trust=trust)
     out.print(Text("shared: ").append(done.address, "bold green"), soft_wrap=True)
     evaluation = done.scores["evaluation"]
     if evaluation:

@@ -14,7 +14,13 @@ from rich.text import Text
 
 from pronk.cli.shell import AsJson, app, out
 
-COLOURS = {"running": "bold cyan", "solved": "bold green", "finished": "green", "interrupted": "yellow"}  # else red
+COLOURS = {
+    "running": "bold cyan",
+    "solved": "bold green",
+    "finished": "green",
+    "stopped": "green",
+    "interrupted": "yellow",
+}  # else red
 
 
 @app.command()

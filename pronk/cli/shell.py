@@ -21,6 +21,7 @@ from pronk.processes.interrupts import INTERRUPTED
 from pronk.processes.messages import Failed
 from pronk.processes.reporting import report
 from pronk.runs.checkpoint import DamagedCheckpoint
+from pronk.runs.trust import UntrustedError
 from pronk.types import Failure, UserError
 
 FAILED, MISTAKE = 1, 2  # exit codes
@@ -75,6 +76,12 @@ EpisodeSeed = Annotated[int, typer.Option("--seed", help="Seed of the episodes."
 TaskName = Annotated[
     str | None, typer.Option("--task", help="Of a run with several tasks: play this one only, by its name.")
 ]
+Trust = Annotated[
+    bool,
+    typer.Option(
+        "--trust", help="Import the environment, network and other code of somebody else's run: see SECURITY.md."
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")]
 
@@ -122,7 +129,8 @@ def main() -> None:
         if isinstance(error, Failure):
             word, message, code = "failed:", str(error), FAILED
         elif isinstance(error, UserError):
-            word, message, code = "error:", str(error), MISTAKE
+            message = error.allowed_by("--trust") if isinstance(error, UntrustedError) else str(error)
+            word, code = "error:", MISTAKE
         elif hasattr(error, "format_message"):  # typer's errors: a wrong option
             word, message, code = "error:", error.format_message(), MISTAKE
         else:

@@ -19,10 +19,10 @@ def show(source: Source, overrides: Overrides = None) -> None:
     """
     config = load_config(source, overrides)
     if depends_on_environment(config):
-        from pronk.envs import probe_spec
+        from pronk.envs.probing import spec_of
 
         try:
-            config = decided(config, probe_spec(config))
+            config = decided(config, spec_of(config, warn))
         except UserError as error:  # such as a package that is not installed: what is known is shown all the same
             warn(f"some settings stay auto, because the environment cannot be made here: {error}")
     print(config.to_yaml(), end="")

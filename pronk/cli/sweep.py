@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
-from pronk.cli.shell import FAILED, Quiet, app, err, out, warn
+from pronk.cli.shell import FAILED, Quiet, Trust, app, err, out, warn
 from pronk.processes.interrupts import INTERRUPTED
 from pronk.types import UserError
 
@@ -39,6 +39,7 @@ def sweep(
     ] = False,
     retry: Annotated[bool, typer.Option("--retry", help="Continue a sweep, and run its failed members again.")] = False,
     quiet: Quiet = False,
+    trust: Trust = False,
 ) -> None:
     """Run many trainings from one file: a grid, a list or a search, over seeds.
 
@@ -53,7 +54,7 @@ def sweep(
     from pronk.sweeps.sweeping import run_sweep
 
     resume = resume or retry
-    plan, folder = find(file, run_dir, resume)
+    plan, folder = find(file, run_dir, resume, trust)
     if dry_run:
         return show_members(plan)
     display, say = display_for(plan.name, quiet)
@@ -70,13 +71,17 @@ def sweep(
     raise typer.Exit(FAILED if outcome.failed else 0)
 
 
-def find(file: Path, run_dir: Path | None, resume: bool) -> tuple[Sweep, Path | None]:
+def find(file: Path, run_dir: Path | None, resume: bool, trust: bool) -> tuple[Sweep, Path | None]:
     """Return the sweep, and its directory if it has one."""
-    from pronk.sweeps.expand import read_sweep
+    from pronk.runs.trust import code_to_train, require_known
+    from pronk.sweeps.expand import corners, read_sweep
     from pronk.sweeps.sweeping import newest_sweep, stored_sweep
 
     if found := stored_folder(file, run_dir, resume, "sweep"):
-        return stored_sweep(found), found
+        plan = stored_sweep(found)
+        for settings in corners(plan.options):
+            require_known(code_to_train(plan.config_of(settings)), str(found), trust)
+        return plan, found
     plan = read_sweep(file)
     return plan, newest_sweep(plan.name) if resume and run_dir is None else run_dir
 

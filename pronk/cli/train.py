@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
-from pronk.cli.shell import Overrides, Quiet, Resume, RunDir, Seed, Source, app, out, warn
+from pronk.cli.shell import Overrides, Quiet, Resume, RunDir, Seed, Source, Trust, app, out, warn
 from pronk.config import Config, load_config, override
 from pronk.processes.interrupts import INTERRUPTED
 from pronk.types import UserError
@@ -61,6 +61,7 @@ def train(
         ),
     ] = False,
     quiet: Quiet = False,
+    trust: Trust = False,
 ) -> None:
     """Train an agent.
 
@@ -76,12 +77,12 @@ def train(
     """
     changes = with_seed(overrides, seed)
     if task == Task.EVALUATE:
-        return evaluate_newest(source, changes, run_dir)
+        return evaluate_newest(source, changes, run_dir, trust)
     if evaluate or task == Task.TRAIN_WITH_EVALUATE:
         changes.append("evaluation.enabled=true")
     if profile:
         changes.append("run.profile_seconds=5")
-    start(source, changes, run_dir=run_dir, resume=resume, quiet=quiet)
+    start(source, changes, run_dir=run_dir, resume=resume, quiet=quiet, trust=trust)
 
 
 def start(
@@ -91,6 +92,7 @@ def start(
     run_dir: Path | None,
     resume: bool,
     quiet: bool,
+    trust: bool = False,
     listen_on: str | None = None,
 ) -> None:
     """Train, and exit with the code of the outcome: what `pronk train` and `pronk learner` do.
@@ -101,7 +103,7 @@ def start(
 
     if resume:
         participate_if_further(rendezvous_in(changes))  # before looking for the run, which learner 0 alone may have
-    config, title, run_dir = plan_of(source, changes, None, resume, run_dir)
+    config, title, run_dir = plan_of(source, changes, None, resume, run_dir, trust)
     if not resume:
         participate_if_further(find_rendezvous(config.learners))
     if listen_on is not None and config.gateway.address is None:
@@ -134,16 +136,24 @@ def with_seed(overrides: list[str] | None, seed: int | None) -> list[str]:
 
 
 def plan_of(
-    source: str, overrides: list[str] | None, seed: int | None, resume: bool, run_dir: Path | None
+    source: str,
+    overrides: list[str] | None,
+    seed: int | None,
+    resume: bool,
+    run_dir: Path | None,
+    trust: bool = False,
 ) -> tuple[Config, str, Path | None]:
-    """Return what to train, what to call it, and where to write it."""
+    """Return what to train, what to call it, and where to write it. `trust`: whoever made the run to resume."""
     from pronk.runs.directory import find_run, plain_name
     from pronk.runs.reading import is_run
+    from pronk.runs.trust import code_to_train, require_known
 
     changes = with_seed(overrides, seed)
     if resume:
         run = find_run(str(run_dir or source))
-        return override(run.load_config().without_host(), changes), run.path.name, run.path
+        config = override(run.load_config().without_host(), changes)
+        require_known(code_to_train(config), str(run.path), trust)
+        return config, run.path.name, run.path
     if is_run(Path(source)):
         raise UserError(f"{source} is a run; to continue it: pronk train {source} --resume")
     return load_config(source, changes), plain_name(Path(source).name), run_dir
@@ -181,7 +191,7 @@ def participate_if_further(rendezvous: Rendezvous) -> None:
     raise typer.Exit
 
 
-def evaluate_newest(source: str, changes: list[str], run_dir: Path | None) -> None:
+def evaluate_newest(source: str, changes: list[str], run_dir: Path | None, trust: bool) -> None:
     """`-t evaluate`: play the newest checkpoint of the newest run of a preset or file.
 
     A run is evaluated as it was trained: nothing but the section `evaluation` can be changed.
@@ -196,7 +206,9 @@ def evaluate_newest(source: str, changes: list[str], run_dir: Path | None) -> No
     settings = load_config(source, changes).evaluation
     run = find_run(str(run_dir)) if run_dir else newest_run_of(source)
     out.print(Text(f"{run.path}, {run.checkpoints.newest().name}:"), soft_wrap=True)
-    played = evaluate(run.path, settings.episodes, deterministic=settings.deterministic, seed=settings.seed)
+    played = evaluate(
+        run.path, settings.episodes, deterministic=settings.deterministic, seed=settings.seed, trust=trust
+    )
     show_evaluation(played.summary())
 
 
@@ -218,6 +230,7 @@ def show_summary(summary: dict[str, Any], resume_command: str) -> None:
     headline = {
         "solved": "[bold green]Solved.[/]",
         "finished": "[bold]Finished.[/]",
+        "stopped": "[bold]Stopped.[/]",
         "interrupted": "[bold yellow]Interrupted.[/]",
     }[summary["outcome"]]
     if not summary["checkpoint"]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pronk.cli.shell import Best, Deterministic, EpisodeSeed, Run, TaskName, app, err, out
+from pronk.cli.shell import Best, Deterministic, EpisodeSeed, Run, TaskName, Trust, app, err, out
 
 if TYPE_CHECKING:
     from pronk.watching import Scene
@@ -27,6 +27,7 @@ def watch(
     seed: EpisodeSeed = 1,
     task: TaskName = None,
     text: Annotated[bool, typer.Option("--text", help="Print a line per step instead of opening a window.")] = False,
+    trust: Trust = False,
 ) -> None:
     """Watch a trained agent play: in a window, as a film, or as text.
 
@@ -59,6 +60,7 @@ def watch(
             seed=seed,
             text=text,
             task=task,
+            trust=trust,
             say=lambda line: out.print(line, highlight=False, soft_wrap=True, markup=False),
             progress=progress,
         )

@@ -71,7 +71,8 @@ class Plan:
             group += [f"learners.rank={rank}", f"learners.address={rendezvous}"]
             environment |= {"LOCAL_RANK": str(host.local_rank), "LOCAL_WORLD_SIZE": str(host.local_learners)}
         changed = [f"{key}={value}" for key, value in changes.items()]
-        resume = ["learner", self._run, "--resume", *self._overrides, *changed, *group]
+        # Whoever starts the run here has checked what it names, or was told to trust it.
+        resume = ["learner", self._run, "--resume", "--trust", *self._overrides, *changed, *group]
         begin = ["learner", f"{FILES}/{CONFIG}", "--run-dir", self._run, *group]
         config = self._config.replace({"cluster": {}, "learners": {}, **changes})
         first = rank == 0  # has the run directory

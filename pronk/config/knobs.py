@@ -91,6 +91,9 @@ class EnvConfig(Section):
     4}]`. Names: `resize`, `grayscale`, `stack`, `skip`, `keys`, `flatten`, `normalise`, `clip`, `pad`, `time_limit`, or
     `module:Wrapper` of any Gymnasium wrapper. `auto` resizes images of more than 100 pixels a side to 84x84; `[]`
     leaves everything as it is. See docs/environments.md."""
+    info: Names = []
+    """Numbers in the environment's `info` that become metrics: `env.info=[success]` adds `info/success`, the mean over
+    the steps whose info has it. For a number of each episode, give it in the info of the last step only."""
     vectorization: Literal["auto", "native", "sync", "async"] = "auto"
     """How an actor steps its environments: `native` with the environment's own vector class, `sync` one after another
     in the actor process, `async` with one process each. `auto`: native if there is one, else sync."""

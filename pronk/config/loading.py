@@ -21,6 +21,7 @@ from pronk.config.errors import explain_validation_error, nearest
 from pronk.config.machine import has_gpu
 from pronk.config.renamed import RenamedKey, rename_keys
 from pronk.config.trees import assign, flat, merged
+from pronk.processes import session
 from pronk.types import UserError
 
 BEFORE_0_2 = {"network": {"normalise": False, "popart": False}, "env": {"wrappers": []}}
@@ -49,8 +50,7 @@ def load_config(source: str | Path | Callable[..., Any], overrides: Sequence[str
     Raises `UserError` with one line that names the key, the value and the nearest valid choice. A key that has been
     renamed is understood, with a `RenamedKey` warning.
     """
-    overrides = overrides or ()
-    name = importable_name(source) if callable(source) else str(source)
+    name = address_of(source) if callable(source) else str(source)
     tree, notes = read_source(name)
     overrides = overrides or ()
     changes = tree.pop(WITHOUT_GPU, {})
@@ -71,19 +71,15 @@ def without_gpu(tree: dict[str, Any], overrides: Sequence[str]) -> bool:
     return not has_gpu() if device == "auto" else device == "cpu"
 
 
-def importable_name(made: Callable[..., Any]) -> str:
-    """Return `module:attribute` of a class or function. Raises `UserError` if other processes could not import it."""
-    name: str = getattr(made, "__qualname__", repr(made))
+def address_of(made: Callable[..., Any]) -> str:
+    """Return `module:attribute` of a class or function, or `__main__:NAME` where other processes cannot import it."""
+    name: str = getattr(made, "__qualname__", "")
     module: str = getattr(made, "__module__", "")
     if module == "__main__":
         main = sys.modules["__main__"]
         module = main.__spec__.name if main.__spec__ else ""  # has a name if it was started by `python -m`
-    if not module or not re.fullmatch(r"[\w.]+", name):
-        raise UserError(
-            f"{name}: actors are processes of their own and import the environment; "
-            "define it at the top level of a module of its own, and import it from there"
-        )
-    return f"{module}:{name}"
+    importable = getattr(sys.modules.get(module), name, None) is made
+    return f"{module}:{name}" if importable else session.name_of(made)
 
 
 def override(config: Config, overrides: Sequence[str]) -> Config:

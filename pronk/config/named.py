@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pronk.config.errors import nearest
+from pronk.processes import session
 from pronk.types import UserError
 
 
@@ -26,6 +27,8 @@ def find(kind: str, name: str, table: Mapping[str, str]) -> Any:
 
 def load(address: str) -> Any:
     """The attribute at `module:attribute`."""
+    if address.startswith(session.PREFIX):
+        return session.find(address)
     module_name, _, attribute = address.partition(":")
     module = import_module(module_name, address)
     if not hasattr(module, attribute):

@@ -34,6 +34,8 @@ from pronk.config.knobs import (
 )
 from pronk.config.machine import available_cores
 from pronk.config.section import Auto
+from pronk.config.trees import strings_in
+from pronk.processes import session
 from pronk.types import UserError
 
 USUAL_ENVS = 16  # per actor, where it fits the batch
@@ -186,11 +188,8 @@ def record(config: Config, resolved: ResolvedConfig) -> Config:
 
 def check_resolved(config: ResolvedConfig) -> None:
     """Raise UserError for what can be configured but cannot be trained."""
-    in_one_process = config.transport.name == "local" and config.learners == 1 and not config.evaluation.enabled
-    environments = [("env", task.id) for task in config.env.each_task]
-    for key, name in [*environments, ("network", config.network.name), ("loss", config.loss.name)]:
-        if name.startswith("__main__:") and not in_one_process:
-            raise UserError(f"{key}: another process cannot import the script; put {name} in a module of its own")
+    if config.has_gateway:
+        refuse_session_names(config, "transport=grpc" if config.gateway.address is None else "gateway.address")
     if config.gateway.address is not None:
         if config.transport.name == "local":
             raise UserError("transport=local is one process; gateway.address needs transport=shared_memory")
@@ -206,6 +205,32 @@ def check_resolved(config: ResolvedConfig) -> None:
             f"actors.count={actors.count} with actors.slots={actors.slots} can have only {room} ready: raise one of "
             "these, or actors.envs"
         )
+
+
+def check_same_tasks(before: Config, now: ResolvedConfig) -> None:
+    """Raise UserError if a resumed run has other tasks: the network knows them by their position."""
+    if before.env.task_names != now.env.task_names:
+        names = ", ".join(before.env.task_names) or before.env.label
+        raise UserError(f"env.tasks cannot change in a resumed run, which has {names}; start a new run")
+
+
+def session_names(config: Config | ResolvedConfig) -> list[str]:
+    """Return all `__main__:NAME`s of a configuration: environments, wrappers, networks and losses of this session."""
+    return sorted({found for found in strings_in(config.model_dump()) if found.startswith(session.PREFIX)})
+
+
+def refuse_session_names(config: Config | ResolvedConfig, where: str) -> None:
+    """Raise UserError for what only this Python session has: code is not sent over the network."""
+    if names := session_names(config):
+        raise UserError(
+            f"{where}: {names[0]} is defined in this script or notebook, whose code is not sent over the network; put "
+            "it in a module of its own that every machine has"
+        )
+
+
+def runs_in_one_process(config: ResolvedConfig) -> bool:
+    """Return whether a run starts no other process."""
+    return config.transport.name == "local" and config.learners == 1 and not config.evaluation.enabled
 
 
 def check_tasks_fit(config: ResolvedConfig) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 Tree = dict[str, Any]
@@ -55,3 +56,15 @@ def flat(tree: Tree, prefix: str = "") -> dict[str, Any]:
         path = f"{prefix}.{key}" if prefix else str(key)
         found |= flat(value, path) if isinstance(value, dict) and value else {path: value}
     return found
+
+
+def strings_in(tree: Any) -> Iterator[str]:
+    """Return every string of a tree, keys included."""
+    if isinstance(tree, str):
+        yield tree
+    elif isinstance(tree, dict):
+        for part in (*tree.keys(), *tree.values()):
+            yield from strings_in(part)
+    elif isinstance(tree, list):
+        for part in tree:
+            yield from strings_in(part)

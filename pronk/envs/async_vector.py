@@ -48,10 +48,10 @@ class AsyncVector:
     says which one it was, and where it raised or hangs.
     """
 
-    def __init__(self, make_one: Callable[[], Any], count: int, timeout: float) -> None:
+    def __init__(self, make_one: Callable[[], Any], count: int, timeout: float, info: tuple[str, ...] = ()) -> None:
         example = make_one()
         observation, action, self.encode, self.decode = translation(example.observation_space, example.action_space)
-        self.spec = EnvSpec(observation, action, frames_per_step(example), notes=notes_of(example))
+        self.spec = EnvSpec(observation, action, frames_per_step(example), info=info, notes=notes_of(example))
         example.close()
         self.count, self.task = count, np.zeros(count, np.int32)
         layout = Layout({**step_specs(self.spec, count)._asdict(), "action": action.array.batched(count)})

@@ -39,21 +39,21 @@ class AutoresetEnv:
         answer = self._env.step(action)
         if len(answer) != 5:
             raise old_api(self._env, f"step() returned {len(answer)} values")
-        observation, reward, terminated, truncated, _ = answer
+        observation, reward, terminated, truncated, info = answer
         reward = float(reward)
         self._return += reward
         self._length += 1
         if terminated:
             returned, length = self._return, self._length
             self._open(None)
-            self._write(reward, discount=False, valid=True, episode_return=returned, episode_length=length)
+            self._write(reward, discount=False, valid=True, episode_return=returned, episode_length=length, info=info)
             return
         self._observe(observation, first=False)
         if truncated:
             self._truncated = True
-            self._write(reward, True, True, self._return, self._length)
+            self._write(reward, True, True, self._return, self._length, info)
         else:
-            self._write(reward, True, True, math.nan, 0)
+            self._write(reward, True, True, math.nan, 0, info)
 
     def close(self) -> None:
         """Close the environment."""
@@ -67,7 +67,7 @@ class AutoresetEnv:
         self._truncated = False
         self._return, self._length = 0.0, 0
         self._observe(answer[0], first=True)
-        self._write(0.0, discount=True, valid=False, episode_return=math.nan, episode_length=0)
+        self._write(0.0, discount=True, valid=False, episode_return=math.nan, episode_length=0, info={})
 
     def _observe(self, observation: Any, first: bool) -> None:
         encoded = self._encode(observation)
@@ -75,10 +75,29 @@ class AutoresetEnv:
         assign(self._columns.observation, self._index, encoded)
         self._columns.first[self._index] = first
 
-    def _write(self, reward: float, discount: bool, valid: bool, episode_return: float, episode_length: int) -> None:
+    def _write(
+        self,
+        reward: float,
+        discount: bool,
+        valid: bool,
+        episode_return: float,
+        episode_length: int,
+        info: dict[str, Any],
+    ) -> None:
         columns, index = self._columns, self._index
         columns.reward[index] = reward
         columns.discount[index] = discount
         columns.valid[index] = valid
         columns.episode_return[index] = episode_return
         columns.episode_length[index] = episode_length
+        for name, column in columns.info.items():
+            column[index] = number_of(info.get(name))
+
+
+def number_of(value: Any) -> float:
+    """Return a number of `info`; NaN for what is missing, not a number, or infinite."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return math.nan
+    return number if math.isfinite(number) else math.nan

@@ -97,6 +97,8 @@ def make_vector(config: EnvConfig, count: int, timeout: float) -> VectorEnv:
     make: Callable[..., VectorEnv] = load(own or GYMNASIUM)
     if own is None:
         return make(settings, count, timeout)
+    if settings.info:
+        raise UserError(f"env.info: {config.id} gives no info; only Gymnasium's environments and your own do")
     env = make(settings, count)
     if settings.id != config.id:
         from pronk.envs.ale_ids import describe_change
@@ -140,10 +142,17 @@ def with_extra_inputs(env: VectorEnv, config: Config | ResolvedConfig) -> Vector
 
 
 def probe_spec(config: Config | ResolvedConfig) -> EnvSpec:
-    """Return the spec of the configured environment. One is made, of each task, tried and closed again.
+    """Return the spec of the configured environment. One is made, of each task, tried and closed again."""
+    env = probed_env(config)
+    env.close()
+    return env.spec
 
-    It is also stepped once, so that an environment of the old gym API is refused before the run starts. All else that
-    an environment may raise is left to the actors, which report it and may try again.
+
+def probed_env(config: Config | ResolvedConfig) -> VectorEnv:
+    """Make one environment of each task, reset it and step it once.
+
+    An environment of the old gym API is so refused before the run starts. All else that an environment may raise when
+    it is reset or stepped is left to the actors, which report it and may try again.
     """
     if config.env.vectorization == "async":
         config = config.replace({"env.vectorization": "sync"})  # one environment needs no process of its own
@@ -152,9 +161,10 @@ def probe_spec(config: Config | ResolvedConfig) -> EnvSpec:
     try:
         if any(not maker_of_kind(task.id) for task in tasks):
             try_once(env)
-        return env.spec
-    finally:
+    except BaseException:
         env.close()
+        raise
+    return env
 
 
 def try_once(env: VectorEnv) -> None:

@@ -23,6 +23,7 @@ from pronk.envs.gymnasium_vector import adapt
 from pronk.envs.mistakes import check_single, mistakes_explained
 from pronk.envs.sync_vector import SyncVector
 from pronk.envs.wrappers import asked_for, refuse_wrappers, wrapped
+from pronk.processes import session
 from pronk.types import UserError
 
 # The package that registers the ids with such a beginning when it is imported.
@@ -49,9 +50,11 @@ def make(config: EnvConfig, count: int, timeout: float = 100.0) -> VectorEnv:
         raise UserError(f"env.vectorization=native: {config.id} has no vector class of its own; use sync or async")
     if creator is not None:
         refuse_wrappers(config, "its vector class steps many at once; use env.vectorization=sync if it has single ones")
-        return adapt(make_vector(config, creator, count))
-    make_one = maker_of(config)
-    return AsyncVector(make_one, count, timeout) if config.vectorization == "async" else SyncVector(make_one, count)
+        return adapt(make_vector(config, creator, count), tuple(config.info))
+    make_one, info = maker_of(config), tuple(config.info)
+    if config.vectorization == "async":
+        return AsyncVector(make_one, count, timeout, info)
+    return SyncVector(make_one, count, info)
 
 
 def vector_creator(config: EnvConfig) -> Creator | None:
@@ -113,6 +116,8 @@ def user_creator(config: EnvConfig) -> Creator | None:
     module_name, colon, attribute = config.id.partition(":")
     if not colon:
         return None
+    if config.id.startswith(session.PREFIX):
+        return session.find(config.id)
     with mistakes_explained(config):
         module = import_module(module_name, config.id)
     if not hasattr(module, attribute):

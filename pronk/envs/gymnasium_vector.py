@@ -16,6 +16,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
+from pronk.envs.autoreset import number_of
 from pronk.envs.base import VectorEnv
 from pronk.envs.frame_skip import frames_per_step
 from pronk.envs.spaces import check_shapes, translation
@@ -25,13 +26,13 @@ MOST_WAITING = 1 / 8
 """Share of a same-step vector's rows that may go to waiting for a few truncated environments."""
 
 
-def adapt(env: gym.vector.VectorEnv) -> VectorEnv:
+def adapt(env: gym.vector.VectorEnv, info: tuple[str, ...] = ()) -> VectorEnv:
     """Return the `VectorEnv` for the autoreset mode that the vector environment declares."""
     mode = env.metadata.get("autoreset_mode")
     if mode == AutoresetMode.NEXT_STEP:
-        return NextStepVector(env)
+        return NextStepVector(env, info)
     if mode == AutoresetMode.SAME_STEP:
-        return SameStepVector(env)
+        return SameStepVector(env, info)
     raise UserError(
         f"env.id: metadata['autoreset_mode'] of {type(env).__name__} is {mode}; expected AutoresetMode.NEXT_STEP or "
         "AutoresetMode.SAME_STEP"
@@ -41,11 +42,11 @@ def adapt(env: gym.vector.VectorEnv) -> VectorEnv:
 class GymnasiumVector:
     """What both modes share: translation of the spaces, and the returns and lengths of episodes."""
 
-    def __init__(self, env: gym.vector.VectorEnv) -> None:
+    def __init__(self, env: gym.vector.VectorEnv, info: tuple[str, ...] = ()) -> None:
         observation, action, self.encode, self.decode = translation(
             env.single_observation_space, env.single_action_space
         )
-        self.spec = EnvSpec(observation, action, frames_per_step(env))
+        self.spec = EnvSpec(observation, action, frames_per_step(env), info=info)
         self.count = env.num_envs
         self.task = np.zeros(self.count, np.int32)
         self._env = env
@@ -74,13 +75,21 @@ class GymnasiumVector:
         return encoded
 
     def _answer(
-        self, observation: Tree, first: Array, reward: Array, discount: Array, valid: Array, ended: Array
+        self,
+        observation: Tree,
+        first: Array,
+        reward: Array,
+        discount: Array,
+        valid: Array,
+        ended: Array,
+        info: dict[str, Any] | None = None,
     ) -> Step:
         episode_return, episode_length = np.full(self.count, np.nan, np.float32), np.zeros(self.count, np.int32)
         if ended.any():
             episode_return[ended], episode_length[ended] = self._return[ended], self._length[ended]
             self._return[ended], self._length[ended] = 0.0, 0
-        return Step(observation, first, reward, discount, valid, episode_return, episode_length)
+        numbers = {name: numbers_of(info or {}, name, self.count) for name in self.spec.info}
+        return Step(observation, first, reward, discount, valid, episode_return, episode_length, numbers)
 
 
 class NextStepVector(GymnasiumVector):
@@ -99,7 +108,7 @@ class NextStepVector(GymnasiumVector):
         self._ended = over
         self._length += valid
         self._return += np.where(valid, reward, 0.0)
-        return self._answer(self._encoded(observation), first, reward, ~terminated, valid, ended=over)
+        return self._answer(self._encoded(observation), first, reward, ~terminated, valid, over, info)
 
     def _over(self, terminated: Array, truncated: Array, info: dict[str, Array]) -> Array:
         """Return where the episode that is reported, and reset, is over. Learning may see more ends (Atari's lives)."""
@@ -149,7 +158,7 @@ class SameStepVector(GymnasiumVector):
                 encoded, first = self._with_last(encoded, cut, info), terminated
             else:
                 valid = ~cut
-        return self._answer(encoded, first, reward, ~terminated, valid, ended=ended)
+        return self._answer(encoded, first, reward, ~terminated, valid, ended, info)
 
     def _waits(self, cut: Array) -> bool:
         if 2 * np.count_nonzero(cut) >= self.count:
@@ -178,3 +187,18 @@ def _at(observations: Any, index: int) -> Any:
     if isinstance(observations, tuple):
         return tuple(_at(part, index) for part in observations)
     return observations[index]
+
+
+def numbers_of(info: dict[str, Any], name: str, count: int) -> Array:
+    """Return one number of a vector's info: [N], NaN where an environment gave none.
+
+    Gymnasium marks in `_NAME` whose number it is. Vectors that reset in the same step put the last info of an episode
+    into `final_info`.
+    """
+    numbers = np.full(count, np.nan, np.float32)
+    for source in (info, info.get("final_info", {})):
+        if isinstance(source, dict) and name in source:
+            given = np.broadcast_to(np.asarray(source.get(f"_{name}", True), bool), count)
+            values = np.asarray([number_of(value) for value in np.broadcast_to(source[name], count)], np.float32)
+            numbers[given] = values[given]
+    return numbers

@@ -18,10 +18,10 @@ from pronk.types import Array, EnvSpec, Step, step_specs
 class SyncVector:
     """A `VectorEnv` over single environments; see `autoreset.py` for how each is stepped."""
 
-    def __init__(self, make_one: Callable[[], Any], count: int) -> None:
+    def __init__(self, make_one: Callable[[], Any], count: int, info: tuple[str, ...] = ()) -> None:
         envs = [make_one() for _ in range(count)]
         observation, action, self.encode, self.decode = translation(envs[0].observation_space, envs[0].action_space)
-        self.spec = EnvSpec(observation, action, frames_per_step(envs[0]), notes=notes_of(envs[0]))
+        self.spec = EnvSpec(observation, action, frames_per_step(envs[0]), info=info, notes=notes_of(envs[0]))
         self.count, self.task = count, np.zeros(count, np.int32)
         layout = Layout(step_specs(self.spec, count)._asdict())
         self._columns = Step(**layout.view(np.zeros(layout.nbytes, np.uint8)))

@@ -1,8 +1,7 @@
-"""Plays whole episodes with given parameters, and loads a trained policy for use elsewhere."""
+"""Plays whole episodes with given parameters."""
 
 from __future__ import annotations
 
-import json
 import math
 import warnings
 from collections.abc import Callable, Mapping
@@ -14,11 +13,10 @@ import numpy as np
 import torch
 
 from pronk.config import EnvConfig, ResolvedConfig, recorded, resolve
-from pronk.config.named import import_extra
+from pronk.config.loading import address_of
 from pronk.config.resolved import environments_for, evaluation_envs
 from pronk.envs import VectorEnv, make_env
 from pronk.envs.base import games_of
-from pronk.envs.last_inputs import LastInputs
 from pronk.evaluation.atari_scores import human_normalised, human_normalised_summary
 from pronk.networks import Network, make_network
 from pronk.policies import Policy
@@ -26,6 +24,7 @@ from pronk.policies.torch_policy import TorchPolicy
 from pronk.processes.failures import user_code
 from pronk.runs.checkpoint import DamagedCheckpoint, load_checkpoint
 from pronk.runs.directory import RunDirectory, find_run
+from pronk.runs.trust import code_to_play, require_known
 from pronk.seeding import evaluation_seeds
 from pronk.types import Array, EnvSpec, UserError
 
@@ -96,25 +95,43 @@ def evaluate(
     best: bool = False,
     seed: int = 1,
     task: str | None = None,
+    env: Callable[..., Any] | None = None,
+    trust: bool = False,
 ) -> Evaluation:
-    """Play `episodes` whole episodes of each task with a run's newest (or best) checkpoint; of one `task`, if named."""
+    """Play whole episodes with a run's policy, and return their raw returns and lengths.
+
+        played = pronk.evaluate("last", 100)
+        print(played.summary()["mean"], played.returns)
+
+    Args:
+        run: its directory, its name under runs/, or `last`.
+        episodes: how many, of each task.
+        deterministic: take the most likely action instead of sampling.
+        best: the best checkpoint instead of the newest.
+        seed: of the episodes.
+        task: the only one to play, of a run with several.
+        env: the class or function that makes the environment, if the run's own cannot be imported here, as one from
+            another notebook.
+        trust: import and call what the run names, even if this account has not trained with it. Such a run is refused
+            otherwise (`UserError`).
+    """
     if episodes < 1:
         raise UserError(f"episodes must be at least 1, got {episodes}")
     if seed < 0:
         raise UserError(f"seed must be at least 0, got {seed}")
     state = checkpoint_of(find_run(str(run)), best)
-    config = resolve(recorded(state["config"]))
+    config = config_to_play(state, run, trust, env)
     torch.set_num_threads(1)
     count = how_many_envs(config, episodes, 1 if task else len(config.env.each_task))
     policy_seed, env_seeds = evaluation_seeds(seed, count)
     with user_code("the environment"):
-        env = make_env(config, count, task=task)
+        vector = make_env(config, count, task=task)
     try:
-        policy = restored_policy(config, env.spec, state, env.count, policy_seed, deterministic)
+        policy = restored_policy(config, vector.spec, state, vector.count, policy_seed, deterministic)
         with user_code("the environment"):
-            return with_games(play_episodes(env, policy, episodes, env_seeds), config.env, task)
+            return with_games(play_episodes(vector, policy, episodes, env_seeds), config.env, task)
     finally:
-        env.close()
+        vector.close()
 
 
 def how_many_envs(config: ResolvedConfig, episodes: int, tasks: int = 1) -> int:
@@ -173,59 +190,19 @@ def with_games(evaluation: Evaluation, config: EnvConfig, task: str | None = Non
     return evaluation._replace(game=None if named else games[only], tasks=named)
 
 
-class Player:
-    """A trained policy for one environment: raw observation in, the environment's own action out."""
+def config_to_play(
+    state: dict[str, Any], run: str | Path, trust: bool, env: Callable[..., Any] | None = None
+) -> ResolvedConfig:
+    """Return the configuration in a checkpoint, with another environment if one is given.
 
-    def __init__(
-        self, config: ResolvedConfig, state: dict[str, Any], deterministic: bool, seed: int, task: str | None = None
-    ) -> None:
-        self._env = make_env(config.replace({"env.vectorization": "auto"}), 1, task=task)
-        self._env.close()  # only its translations between spaces and arrays are used
-        self._policy = restored_policy(config, self._env.spec, state, 1, seed, deterministic)
-        self.reset()
-
-    def reset(self) -> None:
-        """The next observation opens an episode."""
-        self._first = np.array([True])
-        action = self._env.spec.action.array
-        self._action = np.zeros((1, *action.shape), action.dtype)
-
-    def act(self, observation: Any, reward: float = 0.0) -> Any:
-        """The action for an observation. `reward`: of the last action, for networks that want to see it."""
-        seen = self._env.encode(with_batch_axis(observation))
-        if isinstance(self._env, LastInputs):
-            seen = self._env.extend(seen, self._first, self._action, np.array([reward]))
-        self._action, _ = self._policy.act(seen, self._first)
-        self._first = np.array([False])
-        return self._env.decode(self._action)[0]
-
-
-def load(
-    run: str | Path, *, deterministic: bool = False, best: bool = False, seed: int = 1, task: str | None = None
-) -> Player:
-    """The policy of a run, or of a .safetensors file that `pronk export` wrote, ready to act.
-
-    `task` is the one to play, of a run with several; by default the first.
+    Raises `UserError` if it names code that this account has not trained with, and its author is not trusted.
     """
-    is_file = str(run).endswith(".safetensors")
-    state = read_safetensors(Path(run)) if is_file else checkpoint_of(find_run(str(run)), best)
-    return Player(resolve(recorded(state["config"])), state, deterministic, seed, task)
-
-
-def read_safetensors(path: Path) -> dict[str, Any]:
-    """The configuration and weights of an exported policy, in the form of a checkpoint."""
-    import_extra("safetensors", f"loading {path}", "export")
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(path, "pt") as file:
-            facts = json.loads((file.metadata() or {})["pronk"])
-            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
-            return {"config": facts["config"], "learner": {"network": weights}}
-    except (OSError, SafetensorError) as error:
-        raise UserError(f"cannot read {path}: {error}") from None
-    except (KeyError, ValueError):
-        raise UserError(f"{path} was not written by `pronk export`: it does not say which network it is for") from None
+    config = recorded(state["config"])
+    given = address_of(env) if env is not None else None
+    if given is not None:
+        config = config.replace({"env.id": given})
+    require_known([code for code in code_to_play(config) if code.address != given], str(run), trust)
+    return resolve(config)
 
 
 def checkpoint_of(run: RunDirectory, best: bool) -> dict[str, Any]:
@@ -259,12 +236,3 @@ def restored_network(config: ResolvedConfig, spec: EnvSpec, state: dict[str, Any
     if broken := [name for name, tensor in network.state_dict().items() if not tensor.isfinite().all()]:
         raise UserError(f"the weights of this checkpoint are not finite ({', '.join(broken)}): it cannot play")
     return network
-
-
-def with_batch_axis(observation: Any) -> Any:
-    """One raw observation as a batch of one."""
-    if isinstance(observation, tuple):
-        return tuple(with_batch_axis(part) for part in observation)
-    if isinstance(observation, dict):
-        return {key: with_batch_axis(part) for key, part in observation.items()}
-    return np.asarray(observation)[None]

@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 import torch
 
 from pronk import __version__
-from pronk.config import ResolvedConfig, recorded, resolve
+from pronk.config import ResolvedConfig
 from pronk.config.named import find
 from pronk.envs import make_env
 from pronk.envs.last_inputs import LastInputs
-from pronk.evaluation.playing import checkpoint_of, restored_network
+from pronk.evaluation.playing import checkpoint_of, config_to_play, restored_network
 from pronk.exports.base import FORMATS, Format
 from pronk.exports.comparing import ENVS, STEPS, Sample, largest_difference, play_samples
 from pronk.exports.plain_policy import PlainPolicy, action_units
@@ -52,18 +52,20 @@ def export(
     *,
     best: bool = False,
     task: str | None = None,
+    trust: bool = False,
 ) -> Exported:
     """Write a run's newest (or best) policy to one file, and a program that uses it beside the file.
 
     `to` is a name in FORMATS or `module:Class`. The file is RUN/export/policy.SUFFIX unless `out` names another.
     Of a run with several tasks the policy is the same for all; `task` (by default the first) is the one whose action
     units it has, and on whose observations it is checked. Raises `Failure` where the exported policy differs from the
-    trained one.
+    trained one, and `UserError` for a run that names code which this account has not trained with, unless `trust` is
+    true.
     """
     make_format = find("export format", to, FORMATS)
     directory = find_run(str(run))
     state = checkpoint_of(directory, best)
-    config = resolve(recorded(state["config"]))
+    config = config_to_play(state, run, trust)
     torch.set_num_threads(1)
     if config.env.vectorization == "async":  # a few environments for a moment need no processes
         config = config.replace({"env.vectorization": "sync"})

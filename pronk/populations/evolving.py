@@ -39,6 +39,7 @@ from pronk.processes.interrupts import Interrupted, Interrupts
 from pronk.runs.atomic import replace_with_copy, write_atomically
 from pronk.runs.directory import RunDirectory, claim
 from pronk.runs.reading import RUNS, Run, is_run, number, read_json
+from pronk.runs.trust import remember
 from pronk.sweeps.capacity import Capacity, capacity_for
 from pronk.sweeps.display import first_line
 from pronk.sweeps.expand import SEED, Member, as_overrides
@@ -95,6 +96,7 @@ def run_population(
     with contextlib.ExitStack() as stack:
         capacity = stack.enter_context(capacity_for(first, size, at_a_time))
         folder = open_folder(population, folder, resume)
+        remember(population.config, say)
         stack.enter_context(RunDirectory(folder).locked())
         marker = stack.enter_context(marked(folder))
         shown = stack.enter_context(display(capacity.at_a_time, size))

@@ -18,6 +18,7 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
+from pronk.processes import session
 from pronk.processes.channel import VARIABLE, Channel, ChannelClosed, inherited, pair
 from pronk.processes.collecting import collect_seldom
 from pronk.processes.failures import user_traceback
@@ -58,8 +59,8 @@ def start(run: Run, log: Path, descriptors: Sequence[int] = ()) -> tuple[subproc
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=file,
-                pass_fds=[*descriptors, theirs.fileno()],
-                env={**os.environ, VARIABLE: str(theirs.fileno())},
+                pass_fds=[*descriptors, *session.descriptors(), theirs.fileno()],
+                env={**os.environ, **session.variables(), VARIABLE: str(theirs.fileno())},
                 start_new_session=True,  # the terminal's Ctrl-C is the parent's business
             )
     except OSError:
@@ -77,6 +78,7 @@ def main() -> None:
     run = next(iter(channel))
     assert isinstance(run, Run)
     die_with_parent(run.parent)
+    session.inherit()
     collect_seldom()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     log = os.dup(2)  # a program may do something else with its standard error

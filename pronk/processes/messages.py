@@ -87,6 +87,13 @@ class ActorLeft(Message):
     playing: int
 
 
+class Probed(Message):
+    """What an environment is like."""
+
+    spec: dict[str, Any]
+    """An `EnvSpec` as plain data."""
+
+
 class Served(Message):
     """What a server of actions has done in this life."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,5 +30,27 @@ def save_broken_batch(batch: Unroll, network: dict[str, Any], path: Path) -> str
 
 
 def not_finite(array: torch.Tensor, name: str) -> bool:
-    # NaN in episode_return means "no episode ended here".
-    return name != "episode_return" and array.is_floating_point() and not bool(array.isfinite().all())
+    # NaN in episode_return means "no episode ended here", in info that the environment gave no such number.
+    may_be = name == "episode_return" or name.startswith("info/")
+    return not may_be and array.is_floating_point() and not bool(array.isfinite().all())
+
+
+def keep_broken_batch(
+    error: Exception, batch: Unroll, network: dict[str, Any], run: Path, rank: int, broken: Sequence[int]
+) -> str:
+    """Save the batch that led to `error`, and return the message for the user.
+
+    Args:
+        error: says what is not finite.
+        batch: as the learner got it.
+        network: its weights.
+        run: the run directory.
+        rank: of this learner.
+        broken: ranks of the learners whose loss or gradient was not finite; empty if there is one learner.
+    """
+    if broken and rank not in broken:
+        others = ", ".join(map(str, broken))
+        return f"{error}, in learner {others}, whose log says more; no weights were touched"
+    path = run / (f"broken_batch-learner-{rank:03d}.pt" if rank else "broken_batch.pt")
+    kept = save_broken_batch(batch, network, path)
+    return f"{error}; {kept}; a smaller optimiser.learning_rate or optimiser.max_gradient_norm often helps"

@@ -74,6 +74,9 @@ class RunDirectory:
         """The configuration the run was made with."""
         return recorded(read_yaml(self.config), str(self.config))
 
+    def write_config(self, config: Config) -> None:
+        write_atomically(self.config, config.to_shared_yaml().encode())
+
     def write_summary(self, summary: dict[str, Any]) -> None:
         numbers = {name: plain(value) for name, value in summary.items()}
         write_atomically(self.summary, (json.dumps(numbers, indent=2) + "\n").encode())
@@ -111,7 +114,7 @@ class RunDirectory:
         for leftover in [*self.path.glob("*.tmp"), *self.checkpoints.folder.glob("*.tmp")]:
             leftover.unlink()
         self.checkpoints.release()
-        write_atomically(self.config, config.to_shared_yaml().encode())
+        self.write_config(config)
         for file in (self.metrics, self.evaluations):
             if file.exists():
                 drop_lines_after(file, updates)

@@ -29,7 +29,7 @@ from pronk.types import UserError
 
 RUNS = Path("runs")
 DEPTH = 3  # folders to look into: runs/sweep/group/run-1
-ENDED = ("finished", "solved", "interrupted", "failed")  # the outcomes of a summary.json
+ENDED = ("finished", "solved", "stopped", "interrupted", "failed")  # the outcomes of a summary.json
 COMPLETE_BYTES = 2 * 2**20  # bytes of metrics that are read completely; of a longer file, about LINES lines are
 LINES = 2_000
 LARGEST_FILE = 2**20  # bytes of a configuration or summary

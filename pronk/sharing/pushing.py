@@ -36,10 +36,19 @@ class Pushed(NamedTuple):
     scores: dict[str, Any]
 
 
-def push(run: str | Path, repo: str, *, best: bool = False, episodes: int = 20, public: bool = False) -> Pushed:
+def push(
+    run: str | Path,
+    repo: str,
+    *,
+    best: bool = False,
+    episodes: int = 20,
+    public: bool = False,
+    trust: bool = False,
+) -> Pushed:
     """Share a run's newest (or best) policy as `owner/name` on the Hub, or in a folder (`./name`).
 
-    Where the run has no evaluation of that checkpoint, `episodes` episodes are played for the score (0: none).
+    Where the run has no evaluation of that checkpoint, `episodes` episodes are played for the score (0: none). A run
+    that names code which this account has not trained with is refused (`UserError`), unless `trust` is true.
     """
     from pronk.runs.directory import find_run
 
@@ -52,12 +61,12 @@ def push(run: str | Path, repo: str, *, best: bool = False, episodes: int = 20, 
     if is_local:
         folder = Path(repo).expanduser()
         refuse_foreign(folder)
-        scores = gather(directory, folder, folder.resolve().name, best, episodes)
+        scores = gather(directory, folder, folder.resolve().name, best, episodes, trust)
         return Pushed(str(folder), [folder / name for name in FILES], scores)
     import_extra("huggingface_hub", "pushing to the Hub", "hub")
     with tempfile.TemporaryDirectory(prefix="pronk-push-") as temporary:
         folder = Path(temporary)
-        scores = gather(directory, folder, repo, best, episodes)
+        scores = gather(directory, folder, repo, best, episodes, trust)
         address = send(folder, repo, public)
     return Pushed(address, [Path(name) for name in FILES], scores)
 
@@ -72,7 +81,9 @@ def refuse_foreign(folder: Path) -> None:
         raise UserError(f"{folder} contains files that `pronk push` did not write; choose another folder")
 
 
-def gather(directory: RunDirectory, folder: Path, name: str, best: bool, episodes: int) -> dict[str, Any]:
+def gather(
+    directory: RunDirectory, folder: Path, name: str, best: bool, episodes: int, trust: bool = False
+) -> dict[str, Any]:
     """Write FILES into the folder; returns the scores."""
     from pronk.evaluation.playing import checkpoint_of
     from pronk.exports import export
@@ -82,10 +93,10 @@ def gather(directory: RunDirectory, folder: Path, name: str, best: bool, episode
     state = checkpoint_of(directory, best)
     config = recorded(state["config"])
     environment = config.env.label
-    exported = export(directory.path, "safetensors", folder / "model.safetensors", best=best)
+    exported = export(directory.path, "safetensors", folder / "model.safetensors", best=best, trust=trust)
     scores = {
         "training": {key: state["metrics"][key] for key in ("env_steps", "updates", "episodes", "wall_seconds")},
-        "evaluation": evaluation_of(directory, state["metrics"]["env_steps"], best, episodes),
+        "evaluation": evaluation_of(directory, state["metrics"]["env_steps"], best, episodes, trust),
     }
     plot(directory.path, folder / "curve.png", only=["return"], title=f"{environment}, seed {config.run.seed}")
     write_atomically(folder / "config.yaml", config.to_shared_yaml().encode())
@@ -95,7 +106,9 @@ def gather(directory: RunDirectory, folder: Path, name: str, best: bool, episode
     return scores
 
 
-def evaluation_of(directory: RunDirectory, steps: int, best: bool, episodes: int) -> dict[str, Any] | None:
+def evaluation_of(
+    directory: RunDirectory, steps: int, best: bool, episodes: int, trust: bool = False
+) -> dict[str, Any] | None:
     """The run's own evaluation of this checkpoint; else play now. None where neither is wanted."""
     from pronk.evaluation.playing import evaluate, flat
 
@@ -104,7 +117,9 @@ def evaluation_of(directory: RunDirectory, steps: int, best: bool, episodes: int
         return scores_in(known[-1])
     if episodes == 0:
         return None
-    return scores_in(flat(evaluate(directory.path, episodes, best=best).summary())) | {"deterministic": False}
+    return scores_in(flat(evaluate(directory.path, episodes, best=best, trust=trust).summary())) | {
+        "deterministic": False
+    }
 
 
 def scores_in(line: dict[str, Any]) -> dict[str, Any]:

@@ -21,12 +21,14 @@ from pronk.cluster.directory_sync import DirectoryReceiver
 from pronk.cluster.process_runner import FILES
 from pronk.cluster.remote_worker import RemoteWorker
 from pronk.cluster.remote_worker import State as WorkerState
+from pronk.config import override
 from pronk.processes.interrupts import INTERRUPTED, Interrupted, Interrupts
 from pronk.processes.messages import FileChunk, FileRemoved, FilesPresent, Message, Output, RunCommand, Started
 from pronk.processes.restarts import RestartPolicy
 from pronk.runs import json_lines
 from pronk.runs.directory import RunDirectory
 from pronk.runs.reading import Run, is_number, number
+from pronk.runs.trust import code_to_train
 from pronk.sweeps.capacity import Capacity
 from pronk.sweeps.expand import Member
 from pronk.types import UserError
@@ -196,7 +198,8 @@ class SweepRun:
             files={CONFIG: config.to_yaml()},
             run=run,
             marker=str(self._marker),
-            resume_arguments=["train", run, "--resume", *record.member.resumes_with],  # used if there is a checkpoint
+            # Used if there is a checkpoint.
+            resume_arguments=["train", run, "--resume", *trust_in(record), *record.member.resumes_with],
         )
 
     def _handle(self, record: Record, message: Message) -> None:
@@ -321,6 +324,20 @@ def time_left(records: Sequence[Record], at_a_time: int, expected: int) -> float
     each = sum(ended or begun) / len(ended or begun)
     left = sum(1.0 - record.fraction for record in records) + max(0, expected - len(records))
     return each * left / at_a_time
+
+
+def trust_in(record: Record) -> list[str]:
+    """Return the option that lets a member resume with code of its sweep, also where no account remembers it.
+
+    Not if its directory names anything else: then `pronk train` asks whether the account knows it.
+    """
+    try:
+        resumed = override(RunDirectory(record.path).load_config(), record.member.resumes_with)
+    except UserError:  # not begun yet, or not here
+        return []
+    own = {code.digest() for code in code_to_train(record.member.config)}
+    found = {code.digest() for code in code_to_train(resumed)}
+    return ["--trust"] if found and found <= own else []
 
 
 def as_json(record: Record, folder: Path) -> dict[str, Any]:

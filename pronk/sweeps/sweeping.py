@@ -22,6 +22,7 @@ from pronk.config import plain_yaml, read_yaml
 from pronk.runs.atomic import write_atomically
 from pronk.runs.directory import RunDirectory, claim
 from pronk.runs.reading import RUNS, Run, is_run, read_json
+from pronk.runs.trust import remember
 from pronk.sweeps.capacity import capacity_for
 from pronk.sweeps.expand import Member, Sweep, corners, parse_sweep
 from pronk.sweeps.report import FILE, Group, draw, groups_of, write_report
@@ -105,6 +106,8 @@ def run_sweep(
     with contextlib.ExitStack() as stack:
         capacity = stack.enter_context(capacity_for(sampled, expected, at_a_time))
         folder = open_folder(sweep, folder, resume)
+        for config in sampled:
+            remember(config, say)
         stack.enter_context(RunDirectory(folder).locked())
         marker = stack.enter_context(marked(folder))
         retry = retry or (resume and sweep.options.retry == "failed")

@@ -20,7 +20,8 @@ def validate_unroll(unroll: Unroll, specs: Tree, newest: int) -> None:
         if spec.dtype == "bool":
             refuse_unless(bool((array.view(np.uint8) <= 1).all()), name, "a byte that is neither true nor false")
         elif array.dtype.kind == "f":
-            fine = np.isfinite(array) | np.isnan(array) if name in MAY_BE_NAN else np.isfinite(array)
+            may_be_nan = name in MAY_BE_NAN or name.startswith("info/")
+            fine = np.isfinite(array) | np.isnan(array) if may_be_nan else np.isfinite(array)
             refuse_unless(bool(fine.all()), name, "a value that is not finite")
         if spec.categories:
             refuse_unless(within(array, spec), name, f"a label that is not one of {spec.categories}")

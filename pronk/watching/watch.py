@@ -58,13 +58,15 @@ def watch(
     seed: int = 1,
     text: bool = False,
     task: str | None = None,
+    trust: bool = False,
     say: Say = print,
     progress: Callable[[Scene], None] = lambda scene: None,
 ) -> Watched:
     """Let a run's agent play: into a film (`video`, .mp4 or .gif), else in a window, else as text through `say`.
 
     `grid` environments are played side by side, `steps` ends it early, `width` is in pixels, of the whole picture. Of a
-    run with several tasks, `task` is played, or the environments play one after the other.
+    run with several tasks, `task` is played, or the environments play one after the other. A run that names code which
+    this account has not trained with is refused (`UserError`), unless `trust` is true.
     """
     check_numbers(episodes=episodes, grid=grid, steps=steps, fps=fps, width=width)
     if seed < 0:
@@ -75,7 +77,7 @@ def watch(
     no_window = why_no_window()
     as_text = target is None and (text or no_window is not None)
     count = 1 if as_text else min(episodes, grid or MOST_VIEWS)
-    with playing(run, count, episodes, steps, deterministic, best, seed, task) as (scenes, filmed):
+    with playing(run, count, episodes, steps, deterministic, best, seed, task, trust) as (scenes, filmed):
         opening = next(scenes)
         drawable = all(is_picture(view.picture) for view in opening.views)
         if target and not drawable:
@@ -127,17 +129,17 @@ def playing(
     best: bool,
     seed: int,
     task: str | None = None,
+    trust: bool = False,
 ) -> Iterator[tuple[Iterator[Scene], Filmed]]:
     """Play a run's agent in `count` environments, which are closed when the block is left."""
     import torch
 
-    from pronk.config import recorded, resolve
-    from pronk.evaluation.playing import checkpoint_of, restored_policy
+    from pronk.evaluation.playing import checkpoint_of, config_to_play, restored_policy
     from pronk.runs.directory import find_run
     from pronk.seeding import evaluation_seeds
 
     state = checkpoint_of(find_run(str(run)), best)
-    config = resolve(recorded(state["config"]))
+    config = config_to_play(state, run, trust)
     torch.set_num_threads(1)  # one observation at a time: more threads only get in each other's way
     draw_without_screen()
     policy_seed, env_seeds = evaluation_seeds(seed, count)
@@ -237,7 +239,7 @@ def film_final(run: Path, say: Say, tasks: int = 1) -> Path | None:
     target = folder / f"final.{'mp4' if can_mp4() else 'gif'}"
     try:
         folder.mkdir(exist_ok=True)
-        return watch(run, target, steps=FINAL_STEPS, episodes=min(tasks, MOST_VIEWS)).video
+        return watch(run, target, steps=FINAL_STEPS, episodes=min(tasks, MOST_VIEWS), trust=True).video
     except (UserError, Failure, OSError) as error:
         say(f"run.video: no clip: {error}")
         with contextlib.suppress(OSError):

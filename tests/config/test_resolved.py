@@ -3,7 +3,7 @@
 import pytest
 
 from pronk.config import Config, Rank, ResolvedConfig, available_cores, load_config, preset_names, record, resolve
-from pronk.config.resolved import check_resolved
+from pronk.config.resolved import check_resolved, session_names
 from pronk.types import UserError
 
 
@@ -194,11 +194,14 @@ def test_too_few_actors_for_a_batch():
     check_resolved(resolved("catch", *few, "learner.batch_size=256", "gateway.address=127.0.0.1:0"))
 
 
-def test_another_process_cannot_import_the_script():
-    config = Config().replace({"env.id": "__main__:Mine"})
-    with pytest.raises(UserError, match=r"env: another process cannot import the script; put __main__:Mine"):
-        check_resolved(resolve(config))
-    check_resolved(resolve(config.replace({"transport.name": "local"})))
+@pytest.mark.parametrize("key", ["env.id", "network.name", "loss.name"])
+def test_code_of_a_script_is_not_sent_over_the_network(key):
+    config = Config().replace({key: "__main__:Mine"})
+    check_resolved(resolve(config))
+    with pytest.raises(UserError, match=r"transport=grpc: __main__:Mine .*not sent over the network"):
+        check_resolved(resolve(config.replace({"transport.name": "grpc"})))
+    wrapped = config.replace({"env.wrappers": [{"__main__:Wrap": None}], key: Config().at(key)})
+    assert session_names(wrapped) == ["__main__:Wrap"]
 
 
 def test_somebody_has_to_play():

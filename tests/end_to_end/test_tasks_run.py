@@ -17,7 +17,7 @@ from pronk.actor import first_dealt
 from pronk.config import load_config, resolve
 from pronk.dashboard.answers import curve, one_run
 from pronk.envs import make_env
-from pronk.evaluation.playing import load
+from pronk.evaluation.trained_policy import load
 from pronk.plotting import plot
 from pronk.runs.reading import Run
 from pronk.types import UserError

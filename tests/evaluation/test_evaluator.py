@@ -16,7 +16,6 @@ from processes import Ended, Training, command_line, read_summary, refuse, train
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from pronk.config import load_config, resolve
-from pronk.config.resolved import check_resolved
 from pronk.evaluation.evaluator import Evaluator
 from pronk.evaluation.evaluator_process import NICENESS
 from pronk.processes.interrupts import Interrupts
@@ -24,7 +23,6 @@ from pronk.runs.checkpoint import load_checkpoint
 from pronk.runs.directory import RunDirectory
 from pronk.seeding import BESIDE_TRAINING, actor_seeds, evaluation_seeds
 from pronk.sinks.jsonl import JsonLines
-from pronk.types import UserError
 
 CONTRACT = {
     *("wall_seconds", "env_steps", "frames", "updates", "checkpoint", "episodes", "mean", "std", "min", "max"),
@@ -316,9 +314,3 @@ def test_evaluations_meet_no_episode_of_the_training_nor_of_pronk_eval() -> None
     ]
     seeds = [seed for policy, environments in streams for seed in (policy, *environments)]
     assert len(set(seeds)) == len(seeds)
-
-
-def test_the_evaluator_cannot_import_the_script() -> None:
-    config = load_config("catch", [HERE, "evaluation=true"]).replace({"env.id": "__main__:Mine"})
-    with pytest.raises(UserError, match=r"env: another process cannot import the script; put __main__:Mine"):
-        check_resolved(resolve(config))

@@ -10,7 +10,8 @@ import torch
 from own_parts import Diary
 
 from pronk.config import load_config
-from pronk.evaluation.playing import Evaluation, evaluate, load
+from pronk.evaluation.playing import Evaluation, evaluate
+from pronk.evaluation.trained_policy import load
 from pronk.runs.directory import RunDirectory
 from pronk.seeding import evaluation_seeds
 from pronk.starting import train
@@ -220,17 +221,8 @@ from coin import Coin
 sizes = ["actors.count=1", "actors.envs=4", "learner.batch_size=4", "run.total_steps=1000"]
 summary = pronk.train(Coin, [*sizes, "env.kwargs.reward=100"], run_dir="run")
 print(summary["outcome"], summary["episode_return"] > 10)
-class Mine(Coin): pass
-for wrong in (Mine, lambda: Coin()):
-    try:
-        pronk.train(wrong, sizes)
-    except Exception as error:
-        print(type(error).__name__, error)
 """
     (tmp_path / "script.py").write_text(program)
     command = [sys.executable, "script.py"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100, cwd=tmp_path)
-    outcome, *errors = done.stdout.splitlines()
-    assert outcome == "finished True", done.stderr
-    assert [error.split(":")[0] for error in errors] == ["UserError Mine", "UserError <lambda>"]
-    assert all("module of its own" in error for error in errors)
+    assert done.stdout == "finished True\n", done.stderr

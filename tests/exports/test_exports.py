@@ -24,13 +24,15 @@ from scripted import Sampled
 
 from pronk import cli
 from pronk.config import Config, load_config, resolve
-from pronk.evaluation.playing import load
+from pronk.envs.probing import spec_of
+from pronk.evaluation.trained_policy import load
 from pronk.exports import FORMATS, Exported, export
 from pronk.exports.comparing import Sample, largest_difference
 from pronk.exports.exporting import LARGEST_DIFFERENCE
 from pronk.metrics import Metrics
 from pronk.runs.directory import RunDirectory
-from pronk.starting import learner_for, spec_of
+from pronk.runs.trust import remember
+from pronk.starting import learner_for
 from pronk.types import Failure, UserError
 
 SMALL = ["transport=local", "network.hidden=[16]"]
@@ -79,6 +81,7 @@ def a_run(path: Path, source: str, *overrides: str) -> Config:
             elif name.endswith(("bias", "log_std")):
                 weight.normal_(std=0.3)
     state = {"learner": learner.state(), "metrics": Metrics(1).state(), "best": (False, 0.0)}
+    remember(config, print)
     run = RunDirectory.create(config, path, "run")
     run.checkpoints.save({**state, "config": config.model_dump()}, keep=3, best=True)
     return config

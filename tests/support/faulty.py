@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
 import sys
+import threading
 import time
 from typing import Any
 
@@ -64,6 +67,52 @@ class SlowToMake(Corridor):
     def __init__(self, seconds: float) -> None:
         time.sleep(seconds)
         super().__init__()
+
+
+class SegfaultsInInit(Corridor):
+    def __init__(self) -> None:
+        os.kill(os.getpid(), signal.SIGSEGV)
+
+
+class ExitsInInit(Corridor):
+    def __init__(self, code: int = 0) -> None:
+        os._exit(code)
+
+
+class CallsSysExit(Corridor):
+    def __init__(self) -> None:
+        sys.exit(0)
+
+
+class LeavesThread(Corridor):
+    """A thread that is not a daemon keeps Python from ending."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        threading.Thread(target=time.sleep, args=(3600,)).start()
+
+
+class LeavesChild(Corridor):
+    """A process that outlives its environment; its number is in a file."""
+
+    def __init__(self, file: str) -> None:
+        super().__init__()
+        left = subprocess.Popen(["sleep", "3600"])
+        with open(file, "a", encoding="utf-8") as numbers:
+            numbers.write(f"{left.pid}\n")
+
+
+class SlowToClose(Corridor):
+    def close(self) -> None:
+        time.sleep(3600)
+
+
+class HangsInNativeCode(Corridor):
+    """Where no signal handler of Python's can run."""
+
+    def __init__(self) -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})
+        time.sleep(3600)
 
 
 class RaisesInInit(Corridor):

@@ -88,6 +88,7 @@ const STATES = {
   running: ["live", "it is being trained right now"],
   solved: ["good", "it reached its goal"],
   finished: ["good", "it went through all its steps"],
+  stopped: ["good", "a callback or its script ended it"],
   interrupted: ["warn", "it was stopped; --resume continues it"],
   failed: ["bad", "it ended with an error; its logs say which"],
   killed: ["bad", "its process ended without a summary; --resume continues it"],
