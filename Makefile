@@ -58,8 +58,11 @@ lint: install  ## ruff and mypy
 bench: install  ## how fast this machine trains, against its own limit
 	$(BIN)/pronk bench cartpole
 
-docs: install  ## the pages of docs/commands, from each command's --help
+docs: install  ## pages made from the code (docs/commands, docs/reference), and all of docs/ as a site in site/
+	$(BIN)/pip install --quiet --editable '.[docs]'
 	$(BIN)/python docs/make_commands.py
+	$(BIN)/python docs/make_reference.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 dist: install  ## wheel and sdist, built and checked, in dist/
 	$(BIN)/pip install --quiet --editable '.[release]'

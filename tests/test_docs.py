@@ -96,8 +96,8 @@ def test_contents_of_the_guide_list_its_sections() -> None:
 # ---- docs/commands
 
 
-def made_pages() -> dict[str, str]:
-    spec = importlib.util.spec_from_file_location("make_commands", DOCS / "make_commands.py")
+def made_pages(program: str = "make_commands") -> dict[str, str]:
+    spec = importlib.util.spec_from_file_location(program, DOCS / f"{program}.py")
     assert spec
     assert spec.loader
     module = importlib.util.module_from_spec(spec)
@@ -114,6 +114,11 @@ def test_pages_of_commands_are_up_to_date() -> None:
             {name: set(re.findall(r"--[\w-]+", text)) for name, text in side.items()} for side in (made, kept)
         )
     assert [name for name in made if made[name] != kept[name]] == [], "run `make docs`"
+
+
+def test_pages_of_the_reference_are_up_to_date() -> None:
+    kept = {path.name: path.read_text(encoding="utf-8") for path in (DOCS / "reference").glob("*.md")}
+    assert kept == made_pages("make_reference"), "run `make docs`"
 
 
 # ---- README.md and README.zh.md

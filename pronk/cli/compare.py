@@ -42,7 +42,8 @@ def compare(
     normalise: Annotated[
         str,
         typer.Option(
-            help="none; human: random play is 0 and a human 1 (Atari); range: a task's worst run is 0 and its best 1."
+            help="How scores of different tasks are made alike. none: not at all; human: random play is 0 and a human "
+            "1 (Atari); range: a task's worst run is 0 and its best 1."
         ),
     ] = "none",
     as_json: AsJson = False,

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pronk.cli.shell import AsJson, Best, Deterministic, EpisodeSeed, Run, TaskName, Trust, app, out
+from pronk.runs.reading import return_text
 
 
 @app.command("eval")
@@ -46,11 +47,13 @@ def show_evaluation(summary: dict[str, Any]) -> None:
     if "human_normalised_median" in summary:
         median, capped = summary["human_normalised_median"], summary["human_normalised_capped"]
         human += f" (median {median:.0%}, mean capped at 100% {capped:.0%})"
+    text = {key: return_text(summary[key], high - low) for key in ("mean", "std", "min", "max")}
+    interval = " to ".join(return_text(end, high - low) for end in (low, high))
     of_tasks = f" of {len(tasks)} tasks" if tasks else ""
     out.print(
-        f"mean return [bold green]{summary['mean']:.1f}[/] +- {summary['std']:.1f} (std) over {summary['episodes']} "
-        f"episodes{of_tasks}; 95% interval of the mean {low:.1f} to {high:.1f}; "
-        f"worst {summary['min']:.1f}, best {summary['max']:.1f}, mean length {summary['mean_length']:.1f}{human}",
+        f"mean return [bold green]{text['mean']}[/] +- {text['std']} (std) over {summary['episodes']} "
+        f"episodes{of_tasks}; 95% interval of the mean {interval}; "
+        f"worst {text['min']}, best {text['max']}, mean length {summary['mean_length']:.1f}{human}",
         highlight=False,
         soft_wrap=True,
     )
@@ -64,7 +67,9 @@ def task_table(tasks: dict[str, Any]) -> Table:
     for name in ("mean", "std", "worst", "best", "length", "episodes", *(["human"] if has_human else [])):
         table.add_column(name, justify="right")
     for name, task in tasks.items():
-        numbers = [f"{task[key]:.1f}" for key in ("mean", "std", "min", "max", "mean_length")]
+        low, high = task["interval"]
+        numbers = [return_text(task[key], high - low) for key in ("mean", "std", "min", "max")]
+        numbers.append(f"{task['mean_length']:.1f}")
         human = f"{task['human_normalised']:.0%}" if "human_normalised" in task else "-"
         table.add_row(Text(name), *numbers, str(task["episodes"]), *([human] if has_human else []))
     return table

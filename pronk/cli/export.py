@@ -17,7 +17,10 @@ from pronk.cli.shell import AsJson, Best, Run, TaskName, Trust, app, out
 def export(
     run: Run,
     to: Annotated[
-        str, typer.Option(metavar="FORMAT", help="`onnx`, `torchscript`, `safetensors`, or your own as module:Class.")
+        str,
+        typer.Option(
+            metavar="FORMAT", help="Format: `onnx`, `torchscript`, `safetensors`, or your own as module:Class."
+        ),
     ] = "onnx",
     file: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="File to write [default: RUN/export/policy.*].")

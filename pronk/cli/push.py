@@ -14,7 +14,10 @@ from pronk.cli.shell import Best, Run, Trust, app, out
 def push(
     run: Run,
     repo: Annotated[
-        str, typer.Argument(metavar="REPO", help="owner/name on the Hugging Face Hub, or a folder such as ./shared.")
+        str,
+        typer.Argument(
+            metavar="REPO", help="Where to: owner/name on the Hugging Face Hub, or a folder such as ./shared."
+        ),
     ],
     best: Best = False,
     episodes: Annotated[
@@ -33,6 +36,7 @@ def push(
     Pushing to a folder (`pronk push last ./shared`) needs no account and shows what would be sent. The Hub needs
     `pip install 'pronk[hub]'` and, once, `hf auth login`.
     """
+    from pronk.runs.reading import return_text
     from pronk.sharing import push as share
 
     done = share(run, repo, best=best, episodes=episodes, public=public, trust=trust)
@@ -40,7 +44,8 @@ def push(
     evaluation = done.scores["evaluation"]
     if evaluation:
         out.print(
-            f"  mean return {evaluation['mean']:.1f} +- {evaluation['std']:.1f} over {evaluation['episodes']} episodes",
+            f"  mean return {return_text(evaluation['mean'], evaluation['std'])} +- "
+            f"{return_text(evaluation['std'], evaluation['std'])} over {evaluation['episodes']} episodes",
             highlight=False,
         )
     for file in done.files:

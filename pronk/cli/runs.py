@@ -9,11 +9,13 @@ from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
+from rich.measure import Measurement
 from rich.table import Column, Table
 from rich.text import Text
 
-from pronk.cli.shell import AsJson, app, out
+from pronk.cli.shell import AsJson, Screen, app, out
 
+WIDEST = 10_000  # characters of a line
 COLOURS = {
     "running": "bold cyan",
     "solved": "bold green",
@@ -28,7 +30,7 @@ def runs(
     folder: Annotated[Path, typer.Argument(metavar="[DIR]", help="A folder of runs, or one run.")] = Path("runs"),
     as_json: AsJson = False,
 ) -> None:
-    """List runs, the newest first: state, steps, returns, speed and age.
+    """List runs, the newest first: environment, state, steps, returns, speed and age.
 
     A run is *running* while a process trains it. *killed* means that its process ended without writing a summary (a
     power cut, `kill -9`); `pronk train RUN --resume` continues it. Of a *failed* run, the cause is printed below the
@@ -44,12 +46,15 @@ def runs(
     if not rows:
         out.print(f"no runs in {escape(str(folder))}/ yet; `pronk train cartpole` makes one", highlight=False)
         return
-    table = Table(Column("run", overflow="fold"), "state", box=None, header_style="dim", padding=(0, 2, 0, 0))
+    columns = [Column(name, no_wrap=True) for name in ("run", "environment", "state")]
+    table = Table(*columns, box=None, header_style="dim", padding=(0, 2, 0, 0))
     for name in ("steps", "best", "last", "steps/s", "age"):
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", no_wrap=True)
     for row in rows:
         table.add_row(*cells(row, folder))
-    out.print(table)
+    # As wide as it is: a name that is cut or split over two lines can neither be copied nor searched for.
+    width = Measurement.get(out, out.options.update(width=WIDEST), table).maximum
+    Screen(width=width).print(table, soft_wrap=True)
     for row in rows:
         if row["failure"]:
             cause = printable(row["failure"].strip().splitlines()[0])
@@ -66,13 +71,14 @@ def name_of(row: dict[str, Any], folder: Path) -> str:
 
 def cells(row: dict[str, Any], folder: Path) -> list[str]:
     """Format a row."""
-    from pronk.runs.reading import return_text
+    from pronk.runs.reading import printable, return_text
 
     returns = [return_text(row[key]) for key in ("best_return", "last_return")]
     rate = f"{row['steps_per_second']:,.0f}" if row["steps_per_second"] else "-"
     state = f"[{COLOURS.get(row['state'], 'bold red')}]{row['state']}[/]"
     since = age(time.time() - row["started"])
-    return [escape(name_of(row, folder)), state, f"{row['env_steps']:,}", *returns, rate, since]
+    environment = printable(str(row["environment"] or "-"))
+    return [escape(name_of(row, folder)), escape(environment), state, f"{row['env_steps']:,}", *returns, rate, since]
 
 
 def age(seconds: float) -> str:

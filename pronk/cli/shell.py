@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import gc
 import os
+import re
 import sys
 import warnings
 from pathlib import Path
@@ -13,7 +14,9 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.text import Text
+from typer.core import TyperArgument, TyperOption
 
+from pronk.cli.completion import complete_override, complete_run, complete_source
 from pronk.config.loading import WithoutGpu
 from pronk.config.renamed import RenamedKey
 from pronk.processes.collecting import collect_seldom
@@ -26,9 +29,25 @@ from pronk.types import Failure, UserError
 
 FAILED, MISTAKE = 1, 2  # exit codes
 
+
+def hide_plain_types() -> None:
+    """Keep newer versions of typer from showing flags as `--quiet <bool>` and arguments as `RUN <str>`."""
+    shown = getattr(TyperOption, "display_type_rich", None)
+    if shown is None:
+        return
+
+    def of_option(self: TyperOption, ctx: Any) -> str:
+        kind = "" if self.is_flag else str(shown(self, ctx=ctx) or "")
+        return re.sub(r"<list\[(\w+)\]>", r"<\1>", kind)  # an option that may be given several times
+
+    TyperOption.display_type_rich = of_option  # type: ignore[method-assign]
+    TyperArgument.display_type_rich = lambda self, ctx: ""  # type: ignore[method-assign]
+
+
+hide_plain_types()
+
 app = typer.Typer(
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
     help="Train reinforcement-learning agents with IMPALA, on one machine or many.\n\n"
@@ -55,11 +74,16 @@ Source = Annotated[
     typer.Argument(
         metavar="PRESET|FILE.yaml|GYM-ID",
         help="What to train: a preset (see `pronk presets`), a YAML file, a Gymnasium id or module:Class.",
+        autocompletion=complete_source,
     ),
 ]
 Overrides = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[SECTION.KEY=VALUE]...", help="Settings to change, such as run.total_steps=1e6."),
+    typer.Argument(
+        metavar="[SECTION.KEY=VALUE]...",
+        help="Settings to change, such as run.total_steps=1e6. `pronk explain` lists them.",
+        autocompletion=complete_override,
+    ),
 ]
 RunDir = Annotated[Path | None, typer.Option(help="Directory to write the run to [default: runs/NAME-DATE-TIME].")]
 Seed = Annotated[int | None, typer.Option(help="Seed of the run; short for run.seed=N.")]
@@ -67,7 +91,12 @@ Resume = Annotated[
     bool,
     typer.Option("--resume", help="Continue a run; PRESET is then its directory, its name under runs/, or `last`."),
 ]
-Run = Annotated[str, typer.Argument(metavar="RUN", help="A run: its directory, its name under runs/, or `last`.")]
+Run = Annotated[
+    str,
+    typer.Argument(
+        metavar="RUN", help="A run: its directory, its name under runs/, or `last`.", autocompletion=complete_run
+    ),
+]
 Best = Annotated[bool, typer.Option("--best", help="Use the best checkpoint instead of the newest.")]
 Deterministic = Annotated[
     bool, typer.Option("--deterministic", help="Take the most likely action instead of sampling.")

@@ -67,7 +67,7 @@ def train(
 
     `pronk train cartpole` solves CartPole in seconds. A preset, a YAML file or any Gymnasium id can be trained, and
     every setting can be changed on the command line: `pronk train Acrobot-v1 run.total_steps=500000
-    optimiser.learning_rate=3e-4`. `pronk show cartpole --explain` lists and explains all settings.
+    optimiser.learning_rate=3e-4`. `pronk show cartpole` lists all settings, `pronk explain KEY` explains one.
 
     The results go to a new directory under runs/: metrics, checkpoints, logs and the configuration. Ctrl-C saves a
     checkpoint and ends; `pronk train RUN --resume` continues from it.
@@ -214,12 +214,13 @@ def evaluate_newest(source: str, changes: list[str], run_dir: Path | None, trust
 
 def score_text(summary: dict[str, Any]) -> str:
     """Say what the latest episodes returned."""
+    from pronk.runs.reading import return_text
     from pronk.sinks.console import task_returns
 
     value, tasks = summary["episode_return"], task_returns(summary)
     if value is None:
         return f"no mean return yet ({tasks})" if tasks else "no episode has ended"
-    return f"mean return {value:.1f} of the latest episodes{f' ({tasks})' if tasks else ''}"
+    return f"mean return {return_text(value)} of the latest episodes{f' ({tasks})' if tasks else ''}"
 
 
 def show_summary(summary: dict[str, Any], resume_command: str) -> None:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from pronk.config.section import (
+    NAME_OR_KEYS,
     Auto,
     Chain,
     Envs,
@@ -97,7 +98,9 @@ class EnvConfig(Section):
     vectorization: Literal["auto", "native", "sync", "async"] = "auto"
     """How an actor steps its environments: `native` with the environment's own vector class, `sync` one after another
     in the actor process, `async` with one process each. `auto`: native if there is one, else sync."""
-    tasks: Annotated[list[TaskConfig], BeforeValidator(as_tasks)] = []
+    tasks: Annotated[
+        list[TaskConfig], BeforeValidator(as_tasks), WithJsonSchema({"type": "array", "items": NAME_OR_KEYS})
+    ] = []
     """Several environments for one set of weights, dealt evenly over the environments of all actors. Each is an id, or
     keys that replace those of this section: `[ALE/Pong-v5, {name: hard, id: MyEnv-v0, kwargs: {level: 9}}]`. They must
     have the same observations and actions; Atari games have all 18 actions. Empty: one task, `env.id`."""

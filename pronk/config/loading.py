@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
 import warnings
@@ -144,14 +145,40 @@ def read_source(source: str, children: tuple[str, ...] = ()) -> tuple[dict[str, 
             return tree, notes
         base, more = read_source(str(tree.pop("base")), (*children, source))
         return merged(base, tree), notes + more
+    if hint := python_file_hint(source):
+        raise UserError(hint)
     if re.search(r"-v\d+$", source) or ":" in source:
         return {"env": {"id": source}}, []
     if source and Path(source).is_dir():
         raise UserError(f"{source} is a directory, not a preset or a YAML file; to continue a run, resume it")
     raise UserError(
         f"no preset {source!r}{nearest(source, preset_names())}; there are {', '.join(preset_names())}. "
-        "A Gymnasium id (Acrobot-v1) or a YAML file (my.yaml) also works"
+        "A Gymnasium id (Acrobot-v1), a YAML file (my.yaml) or an environment of your own (module:Class) also works"
     )
+
+
+def python_file_hint(source: str) -> str | None:
+    """Return how to name an environment in a Python file that was named itself: `foo.py`, `foo.py:Maze` or `foo`."""
+    name, _, attribute = source.partition(":")
+    is_file = name.endswith(".py")
+    path = Path(name if is_file else f"{name}.py")
+    if not is_file and (attribute or not path.is_file()):
+        return None
+    module = ".".join(path.with_suffix("").parts).strip("./")
+    if not path.is_file():
+        return f"no such file: {name}; an environment of your own is written module:Class, such as {module}:MyEnv"
+    wanted = attribute or next(iter(classes_in(path)), "MyEnv")
+    return f"{source} is a Python file; name the module and the class or function in it: {module}:{wanted}"
+
+
+def classes_in(path: Path) -> list[str]:
+    """Return the names of the classes in a Python file, those derived from something called Env first."""
+    try:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, SyntaxError):
+        return []
+    classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
+    return [node.name for node in sorted(classes, key=lambda node: not any("Env" in ast.dump(b) for b in node.bases))]
 
 
 def read_yaml(path: Path) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import datetime
 import math
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, WithJsonSchema, field_validator
 
 from pronk.config.errors import nearest
 
@@ -111,5 +111,9 @@ Threads = Annotated[int, Field(gt=0, le=1024)]
 Envs = Annotated[int, Field(gt=0, le=100_000)]
 Kwargs = Annotated[dict[str, Any], BeforeValidator(check_plain)]
 Schedule = Annotated[Literal["constant", "linear", "cosine"] | list[list[float]], BeforeValidator(check_points)]
-Chain = Annotated[list[dict[str, Any]], BeforeValidator(as_chain)]
-Names = Annotated[list[str], BeforeValidator(as_list)]
+# What the validators take is more than the types say: a name alone, too. Editors have to know.
+NAME_OR_KEYS = {"anyOf": [{"type": "string"}, {"type": "object"}]}
+CHAIN = {"anyOf": [{"type": "array", "items": NAME_OR_KEYS}, *NAME_OR_KEYS["anyOf"]]}
+NAMES = {"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "string"}]}
+Chain = Annotated[list[dict[str, Any]], BeforeValidator(as_chain), WithJsonSchema(CHAIN)]
+Names = Annotated[list[str], BeforeValidator(as_list), WithJsonSchema(NAMES)]

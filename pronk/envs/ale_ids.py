@@ -41,3 +41,10 @@ def describe_change(config: EnvConfig, played: EnvConfig) -> str:
         f"{config.id}: played as env.id=atari env.game={played.game}: {colours} frames of {atari.size}x{atari.size}, "
         f"{atari.stack} at a time (env.atari; env.wrappers=[] for the raw screen)"
     )
+
+
+def silence_banner() -> None:
+    """Keep the emulator from printing its name and version for every game."""
+    import ale_py
+
+    ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)

@@ -140,6 +140,10 @@ def registered(config: EnvConfig) -> Registration:
             with mistakes_explained(config):
                 module = importlib.import_module(package)
             getattr(module, "register_envs", lambda: None)()  # most register when they are imported
+    if name.startswith("ALE/"):
+        from pronk.envs.ale_ids import silence_banner
+
+        silence_banner()
     try:
         return gym.spec(name)
     except gym.error.Error:

@@ -25,6 +25,20 @@ PIP_NAMES = {
     "yaml": "pyyaml",
     "sklearn": "scikit-learn",
 }
+# Packages that come with an extra of Pronk's.
+EXTRAS = {
+    "Box2D": "box2d",
+    "MuJoCo": "mujoco",
+    "mujoco": "mujoco",
+    "crafter": "crafter",
+    "minatar": "minatar",
+    "minigrid": "minigrid",
+    "minihack": "nethack",
+    "nle": "nethack",
+    "popgym": "popgym",
+    "shimmy": "dm-control",
+    "vizdoom": "vizdoom",
+}
 OLD_API = (
     "the API of the old gym package; in Gymnasium reset() returns (observation, info) and step() returns (observation, "
     "reward, terminated, truncated, info): update the environment, or wrap it with shimmy (pip install shimmy)"
@@ -42,6 +56,9 @@ def mistakes_explained(config: EnvConfig, find_creator: Callable[[], Any] = lamb
     try:
         yield
     except gym.error.DependencyNotInstalled as error:
+        if extra := next((EXTRAS[name] for name in EXTRAS if str(error).startswith(name)), None):
+            name = str(error).split()[0]
+            raise UserError(f"env.id: {config.id} needs the package {name}: pip install 'pronk[{extra}]'") from None
         raise UserError(f"env.id: {config.id} needs a package: {' '.join(str(error).split())}") from None
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
@@ -50,8 +67,8 @@ def mistakes_explained(config: EnvConfig, find_creator: Callable[[], Any] = lamb
         if missing == "gym":
             raise UserError(f"env.id: {config.id} imports gym, which is not installed: it has {OLD_API}") from None
         raise UserError(
-            f"env.id: {config.id} needs the package {missing}, which is not installed; "
-            f"pip install '{PIP_NAMES.get(missing, missing)}'"
+            f"env.id: {config.id} needs the package {missing}, which is not installed; pip install "
+            + (f"'pronk[{EXTRAS[missing]}]'" if missing in EXTRAS else f"'{PIP_NAMES.get(missing, missing)}'")
         ) from None
     except TypeError as error:
         reason = wrong_kwargs(str(error), config, find_creator())

@@ -56,7 +56,7 @@ def spec_of(config: Config | ResolvedConfig, say: Callable[[str], None] = lambda
 def is_well_behaved(config: EnvConfig) -> bool:
     """Whether an environment and its wrappers are all from packages that are known to leave nothing behind."""
     if config.id.startswith("__main__:"):
-        return True  # no other process could import it, which is refused later
+        return True  # its code is in this process already; `starting.prepare` sends it to others later
     if ":" in config.id or any(":" in name for entry in config.wrappers for name in entry):
         return False
     if config.id in TABLE or config.id.startswith(WELL_BEHAVED):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-
+from pronk.runs.reading import decimals
 from pronk.statistics import Interval
 
 
@@ -25,10 +24,3 @@ def share_text(interval: Interval) -> str:
 def score_text(value: float) -> str:
     """A score with three significant digits, and none of a large number left out."""
     return f"{value:,.{decimals(abs(value), 3)}f}"
-
-
-def decimals(size: float, significant: int = 2) -> int:
-    """How many decimals show this many significant digits of a number; at most 6."""
-    if size == 0 or not math.isfinite(size):
-        return significant - 1
-    return min(6, max(0, significant - 1 - math.floor(math.log10(size))))

@@ -143,6 +143,7 @@ class Run:
         return {
             "run": str(self.path),
             "name": self.name,
+            "environment": self.environment,
             "state": self.state,
             "failure": self.failure,
             "env_steps": steps,
@@ -301,8 +302,19 @@ def printable(text: str) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
-def return_text(value: Any) -> str:
-    """Format a return, with more digits where it is small."""
+def return_text(value: Any, spread: float | None = None) -> str:
+    """Format a return: with a decimal at least, three significant digits, and two of its `spread` if that is given.
+
+    return_text(498.72) == "498.7", return_text(0.95533) == "0.955", return_text(0.95533, 0.0041) == "0.9553"
+    """
     if not is_number(value):
         return "-"
-    return f"{value:,.1f}" if abs(value) >= 10 else f"{value:.2f}"
+    digits = decimals(spread) if spread else decimals(abs(value), 3)
+    return f"{value:,.{max(1, digits)}f}"
+
+
+def decimals(size: float, significant: int = 2) -> int:
+    """Return how many decimals show this many significant digits of a number; at most 6."""
+    if size == 0 or not math.isfinite(size):
+        return significant - 1
+    return min(6, max(0, significant - 1 - math.floor(math.log10(size))))

@@ -6,6 +6,7 @@ from typing import Any
 
 from pronk import __version__
 from pronk.config import Config, plain_yaml
+from pronk.runs.reading import return_text
 
 # Blocks are joined, not formatted: a program and a configuration are full of braces.
 
@@ -52,9 +53,9 @@ def table(scores: dict[str, Any]) -> str:
     if evaluation:
         how = "most probable actions" if evaluation["deterministic"] else "sampled actions"
         rows.append(("mean return", f"{plus_minus(evaluation)} over {evaluation['episodes']} episodes, {how}"))
-        rows.append(("min, max", f"{evaluation['min']:.1f}, {evaluation['max']:.1f}"))
+        rows.append(("min, max", f"{return_text(evaluation['min'])}, {return_text(evaluation['max'])}"))
         tasks = [name.removeprefix("mean/") for name in evaluation if name.startswith("mean/")]
-        rows += [(task, f"{evaluation[f'mean/{task}']:.1f} +/- {evaluation[f'std/{task}']:.1f}") for task in tasks]
+        rows += [(task, spread_text(evaluation[f"mean/{task}"], evaluation[f"std/{task}"])) for task in tasks]
         if "human_normalised" in evaluation:
             rows.append(("human-normalised", f"{evaluation['human_normalised']:.0%}"))
     minutes, seconds = divmod(round(training["wall_seconds"]), 60)
@@ -65,4 +66,9 @@ def table(scores: dict[str, Any]) -> str:
 
 
 def plus_minus(evaluation: dict[str, Any]) -> str:
-    return f"{evaluation['mean']:.1f} +/- {evaluation['std']:.1f}"
+    return spread_text(evaluation["mean"], evaluation["std"])
+
+
+def spread_text(mean: float, std: float) -> str:
+    """`0.955 +/- 0.041`."""
+    return f"{return_text(mean, std)} +/- {return_text(std, std)}"

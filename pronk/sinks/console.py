@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import deque
 from typing import Any
 
 from rich.console import Console, Group
@@ -12,9 +13,13 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from pronk.runs.reading import return_text
+
 SPARKS = "▁▂▃▄▅▆▇█"
 SPARK_WIDTH = 40
 MOST_TASKS = 12  # whose returns are shown
+FIRST_LINES = 3  # before the time left is shown
+PACE_LINES = 30  # that it is judged by
 
 
 class Display:
@@ -25,6 +30,7 @@ class Display:
         self._returns: list[float] = []
         self._line: dict[str, Any] | None = None
         self._notes: dict[str, str] = {}
+        self._time_left, self._left = TimeLeft(), None  # type: tuple[TimeLeft, float | None]
         # No refreshing thread: it is redrawn when a line comes.
         self._live = Live(console=console, auto_refresh=False, transient=False)
 
@@ -40,7 +46,7 @@ class Display:
         """Redraw."""
         if line["episode_return"] is not None and math.isfinite(line["episode_return"]):
             self._returns.append(line["episode_return"])
-        self._line = line
+        self._line, self._left = line, self._time_left.after(line)
         self._live.update(self._picture(line), refresh=True)
 
     def evaluated(self, line: dict[str, Any]) -> None:
@@ -56,11 +62,11 @@ class Display:
     def _picture(self, line: dict[str, Any]) -> Group:
         head = Table.grid(padding=(0, 1))
         bar = ProgressBar(self._total, min(line["env_steps"], self._total), width=30)
-        head.add_row(Text(f" {self._title}", "bold"), bar, Text(progress(line, self._total)))
+        head.add_row(Text(f" {self._title}", "bold"), bar, Text(progress(line, self._total, self._left)))
         body = Table.grid(padding=(0, 1))
         body.add_column(style="dim", width=9, justify="right")
         goal = f" of {self._goal:g}" if self._goal is not None else ""
-        shown = "none yet" if line["episode_return"] is None else f"{line['episode_return']:.1f}{goal}"
+        shown = "none yet" if line["episode_return"] is None else f"{return_text(line['episode_return'])}{goal}"
         body.add_row("return", Text.assemble((f"{shown:<18}", "bold green"), (sparkline(self._returns), "green")))
         if tasks := task_returns(line):
             body.add_row("tasks", Text(tasks, "green"))
@@ -78,6 +84,7 @@ class PlainLines:
     def __init__(self, title: str, total_steps: int, console: Console) -> None:
         self._title, self._total, self._console = title, total_steps, console
         self._started, self._printed = time.monotonic(), 0.0
+        self._time_left = TimeLeft()
 
     def __enter__(self) -> PlainLines:
         return self
@@ -86,15 +93,15 @@ class PlainLines:
 
     def write(self, line: dict[str, Any]) -> None:
         """Print the line if it is time for the next one."""
-        now = time.monotonic()
+        now, left = time.monotonic(), self._time_left.after(line)
         if now - self._printed < min(30.0, (now - self._started) / 20):
             return
         self._printed = now
-        value = "-" if line["episode_return"] is None else f"{line['episode_return']:.1f}"
+        value = return_text(line["episode_return"])
         value += f" ({tasks})" if (tasks := task_returns(line)) else ""
         self._console.print(
-            f"{self._title}: {progress(line, self._total)}, return {value}, {line['steps_per_second']:,.0f} steps/s, "
-            f"lag {line['policy_lag'] or 0:.1f}, {who_waits(line)}",
+            f"{self._title}: {progress(line, self._total, left)}, return {value}, "
+            f"{line['steps_per_second']:,.0f} steps/s, lag {line['policy_lag'] or 0:.1f}, {who_waits(line)}",
             highlight=False,
             soft_wrap=True,
         )
@@ -112,7 +119,7 @@ def task_returns(line: dict[str, Any]) -> str:
     """`pong 20.1, breakout 351.4, ...`; empty if there is one task."""
     prefix = "episode_return/"
     values = {name.removeprefix(prefix): value for name, value in line.items() if name.startswith(prefix)}
-    shown = [f"{name} {'-' if value is None else format(value, '.1f')}" for name, value in values.items()]
+    shown = [f"{name} {return_text(value)}" for name, value in values.items()]
     more = [f"and {len(shown) - MOST_TASKS} more"] if len(shown) > MOST_TASKS else []
     return ", ".join(shown[:MOST_TASKS] + more)
 
@@ -120,15 +127,30 @@ def task_returns(line: dict[str, Any]) -> str:
 def evaluation(line: dict[str, Any]) -> str:
     """`498.7 +- 4.1 over 20 episodes, at 120,000 steps (the best so far)`."""
     best = " (the best so far)" if line["best"] else ""
-    mean, std = (math.nan if line[name] is None else line[name] for name in ("mean", "std"))
-    return f"{mean:.1f} +- {std:.1f} over {line['episodes']} episodes, at {line['env_steps']:,} steps{best}"
+    mean, std = (return_text(line[name], line["std"]) for name in ("mean", "std"))
+    return f"{mean} +- {std} over {line['episodes']} episodes, at {line['env_steps']:,} steps{best}"
 
 
-def progress(line: dict[str, Any], total: int) -> str:
-    """`1,000 / 2,000 steps (8,000 frames), 0:12 left`."""
+def progress(line: dict[str, Any], total: int, left: float | None = None) -> str:
+    """`1,000 / 2,000 steps (8,000 frames), 0:12 left`. `left`: seconds, if they are known."""
     frames = f" ({line['frames']:,} frames)" if line["frames"] != line["env_steps"] else ""
-    left = max(0, total - line["env_steps"]) / line["steps_per_second"] if line["steps_per_second"] else 0
-    return f"{line['env_steps']:,} / {total:,} steps{frames}, {duration(left)} left"
+    return f"{line['env_steps']:,} / {total:,} steps{frames}{'' if left is None else f', {duration(left)} left'}"
+
+
+class TimeLeft:
+    """Says how long a run will still take, by the pace of its last lines; nothing before that is known."""
+
+    def __init__(self) -> None:
+        self._points: deque[tuple[float, float]] = deque(maxlen=PACE_LINES)  # seconds and progress
+
+    def after(self, line: dict[str, Any]) -> float | None:
+        """Return the seconds that are left after this line; None before a few lines have come."""
+        self._points.append((line["wall_seconds"], line.get("progress") or 0.0))
+        (began, before), (now, done) = self._points[0], self._points[-1]
+        # The first line is of the time in which actors start: what follows is faster.
+        if len(self._points) < FIRST_LINES or done <= before:
+            return 0.0 if done >= 1 else None
+        return max(0.0, 1 - done) * (now - began) / (done - before)
 
 
 def who_waits(line: dict[str, Any]) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -200,30 +199,33 @@ def look_at(views: list[View], filmed: Filmed) -> None:
 def trace(scenes: Iterator[Scene], filmed: Filmed, say: Say) -> None:
     """Write one line per step of a single environment: action, reward, return, observation."""
     say(f"{'step':>6}  {'action':<12}{'reward':>9}{'return':>11}  observation")
+    before: Tree | None = None
     for scene in scenes:
         view = scene.views[0]
+        observation = map_tree(lambda array: np.array(array[0]), scene.observation)
         if scene.action is not None and scene.reward is not None:
             action = numbers(np.asarray(filmed.env.decode(scene.action)[0]))
             reward, score = score_text(float(scene.reward[0])), score_text(view.score)
-            seen = digest(map_tree(lambda array: array[0], scene.observation))
-            say(f"{view.step:>6}  {action:<12}{reward:>9}{score:>11}  {seen}")
+            say(f"{view.step:>6}  {action:<12}{reward:>9}{score:>11}  {digest(observation, before)}")
+        before = observation
         if isinstance(view.picture, str):
             say(view.picture.rstrip())
         for total, length in scene.ended:
             say(f"episode {view.episode} ended: return {score_text(total)} in {length:,} steps")
 
 
-def digest(observation: Tree) -> str:
-    """Return few numbers as they are; of many, shape, mean and a checksum that shows whether they changed."""
+def digest(observation: Tree, before: Tree | None = None) -> str:
+    """Return few numbers as they are; of many, such as a picture, which part of them the last step has changed."""
     parts = []
+    earlier = dict(leaves(before)) if before is not None else {}
     for name, array in leaves(observation):
         array = np.asarray(array)
         if array.size <= MOST_NUMBERS:
             shown = numbers(array)
         else:
-            checksum = zlib.crc32(np.ascontiguousarray(array).tobytes())
-            shape = "x".join(map(str, array.shape))
-            shown = f"{shape} {array.dtype}, mean {float(array.mean()):.4g}, checksum {checksum:08x}"
+            shown = "x".join(map(str, array.shape))
+            if name in earlier:
+                shown += f", {np.mean(array != earlier[name]):.1%} changed"
         parts.append(f"{name}: {shown}" if name else shown)
     return "; ".join(parts)
 

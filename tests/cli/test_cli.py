@@ -86,9 +86,11 @@ def test_presets_are_listed_with_what_they_are(cli):
 def test_what_show_prints_is_a_file_for_show(cli, name):
     overrides = ["env.kwargs.x='1e6'", "optimiser.learning_rate=1e-5", "run.stop_return=null", "network.hidden=[7]"]
     code, shown, err = cli("show", name, *overrides)
-    assert (code, err.partition(":")[0]) == (0, "no GPU" if name == "atari" else "")
+    auto = err.startswith("some settings stay auto")  # its package is not installed, or the environment takes no x
+    assert code == 0
+    assert auto or err.partition(":")[0] == ("no GPU" if name == "atari" else "")
     Path("shown.yaml").write_text(shown)
-    assert cli("show", "shown.yaml") == (0, shown, "")
+    assert cli("show", "shown.yaml") == (0, shown, err if auto else "")
     assert load_config("shown.yaml") == load_config(name, overrides)
     assert cli("show", "shown.yaml", "run.seed=5")[:2] == cli("show", name, *overrides, "run.seed=5")[:2]
 
@@ -385,7 +387,7 @@ def test_eval_prints_json_or_a_sentence(local, cli, monkeypatch):
     assert -1 <= summary["min"] <= summary["mean"] <= summary["max"] <= 1
     code, told, err = cli("eval", run, "--episodes", "10")
     assert (code, err) == (0, "")
-    assert f"mean return {summary['mean']:.1f} " in told
+    assert f"mean return {summary['mean']:.2f} " in told
     assert "over 10 episodes" in told
 
 

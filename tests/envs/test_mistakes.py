@@ -179,10 +179,10 @@ def test_an_environment_that_imports_the_old_gym_where_it_is_not_installed(folde
 @pytest.mark.parametrize(
     ("env", "package", "fix"),
     [
-        ("LunarLander-v3", "Box2D", 'pip install "gymnasium[box2d]"'),
-        ("HalfCheetah-v5", "mujoco", 'pip install "gymnasium[mujoco]"'),
-        ("MiniGrid-Empty-5x5-v0", "minigrid", "pip install 'minigrid'"),
-        ("MinAtar/Breakout-v1", "minatar", "pip install 'minatar'"),
+        ("LunarLander-v3", "Box2D", "pip install 'pronk[box2d]'"),
+        ("HalfCheetah-v5", "mujoco", "pip install 'pronk[mujoco]'"),
+        ("MiniGrid-Empty-5x5-v0", "minigrid", "pip install 'pronk[minigrid]'"),
+        ("MinAtar/Breakout-v1", "minatar", "pip install 'pronk[minatar]'"),
         ("needs_cv2:Env", "cv2", "pip install 'opencv-python'"),
     ],
 )

@@ -12,7 +12,7 @@ from processes import SIZES, Training, command_line
 
 from pronk.runs import reading
 from pronk.runs.directory import RunDirectory
-from pronk.runs.reading import COMPLETE_BYTES, Run, find_run_path, find_runs, is_locked, runs_below
+from pronk.runs.reading import COMPLETE_BYTES, Run, find_run_path, find_runs, is_locked, return_text, runs_below
 from pronk.types import UserError
 
 # ---- reading
@@ -151,9 +151,25 @@ def test_the_table_tells_what_there_is(tmp_path, monkeypatch):
     made_run(tmp_path / "runs" / "empty-one", outcome=None)
     os.utime("runs/solved-one/config.yaml", (time.time() - 7200,) * 2)
     header, first, second = command_line("runs").out.splitlines()
-    assert header.split() == ["run", "state", "steps", "best", "last", "steps/s", "age"]
-    assert first.split()[:6] == ["empty-one", "killed", "0", "-", "-", "-"]
-    assert second.split() == ["solved-one", "solved", "3,000", "30.0", "25.5", "1,000", "2", "h"]
+    assert header.split() == ["run", "environment", "state", "steps", "best", "last", "steps/s", "age"]
+    assert first.split()[:7] == ["empty-one", "CartPole-v1", "killed", "0", "-", "-", "-"]
+    assert second.split() == ["solved-one", "CartPole-v1", "solved", "3,000", "30.0", "25.5", "1,000", "2", "h"]
+
+
+def test_no_name_is_split_or_cut(tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    name = "a-name-that-is-longer-than-the-terminal-is-wide-" * 3
+    made_run(tmp_path / name, returns=[0.95533])
+    _, row = command_line("runs", tmp_path).out.splitlines()
+    assert row.split()[0] == name
+    assert "0.955" in row
+
+
+def test_a_return_has_as_many_digits_as_say_something():
+    assert [return_text(value) for value in (498.72, 0.95533, -0.02214, 9.354, 1193.4, None)] == [
+        *("498.7", "0.955", "-0.0221", "9.35", "1,193.4", "-")
+    ]
+    assert (return_text(0.8234, 0.0791), return_text(0.8234, 87.2)) == ("0.823", "0.8")
 
 
 def test_the_table_says_why_a_run_failed(tmp_path, monkeypatch):

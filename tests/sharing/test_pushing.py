@@ -48,8 +48,8 @@ def test_a_folder_holds_all_that_is_shared_and_nothing_else(run: Path, tmp_path:
     mean = json.loads((folder / "scores.json").read_text())["evaluation"]["mean"]
     assert mean == done.scores["evaluation"]["mean"]
     assert facts["library_name"] == "pronk"
-    assert facts["model-index"][0]["results"][0]["metrics"][0]["value"].startswith(f"{mean:.1f} +/-")
-    assert f"| mean return | {mean:.1f} +/-" in body
+    assert facts["model-index"][0]["results"][0]["metrics"][0]["value"].startswith(f"{mean:.1f}")
+    assert f"| mean return | {mean:.1f}" in body
     assert f"{summary_of(run)['env_steps']:,} steps" in body
     assert "](curve.png)" in body
     assert (folder / "model_safetensors.py").read_text().strip() in body

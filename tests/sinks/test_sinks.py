@@ -123,9 +123,12 @@ def test_training_writes_every_field_of_the_contract_to_both(tmp_path: Path) -> 
 def test_display_shows_progress_return_speed_and_who_waits() -> None:
     console = Console(file=io.StringIO(), record=True, force_terminal=True, width=120)
     with Display("catch", 2000, 475.0, console) as sink:
-        sink.write(line(learner_waits=0.4, steps_per_second=100.0))
+        for seconds, done in ((1.0, 0.25), (2.0, 0.5), (3.0, 0.75)):
+            values = {"wall_seconds": seconds, "progress": done, "learner_waits": 0.4, "steps_per_second": 100.0}
+            sink.write(line(**values))
+            assert ("left" in console.export_text(clear=False)) == (seconds == 3.0)  # it waits until it knows
     shown = console.export_text()
-    assert "1,500 / 2,000 steps (6,000 frames), 0:05 left" in shown
+    assert "1,500 / 2,000 steps (6,000 frames), 0:01 left" in shown
     assert "21.5 of 475" in shown
     assert "100 steps/s, 3 updates" in shown
     assert "the learner waits for actors 40% of the time" in shown
@@ -143,7 +146,7 @@ def test_evaluations_are_shown_and_kept_beside_the_metrics(tmp_path: Path) -> No
         sink.evaluated(EVALUATION | {"best": False, "mean": math.inf, "std": None})
     shown = console.export_text()
     assert told in shown
-    assert shown.rstrip().endswith("inf +- nan over 20 episodes, at 120,000 steps")
+    assert shown.rstrip().endswith("- +- - over 20 episodes, at 120,000 steps")
     file = io.StringIO()
     with PlainLines("catch", 2000, Console(file=file, width=40)) as sink:
         sink.evaluated(EVALUATION)
@@ -160,7 +163,7 @@ def test_plain_lines_are_one_line_each_without_colours() -> None:
     with PlainLines("catch", 2000, Console(file=file, width=40)) as sink:
         sink.write(line(frames=1500, learner_waits=0.0, queue=0.9))
     assert file.getvalue().splitlines() == [
-        "catch: 1,500 / 2,000 steps, 0:00 left, return 21.5, 1,000 steps/s, lag 0.5, the actors wait for the learner"
+        "catch: 1,500 / 2,000 steps, return 21.5, 1,000 steps/s, lag 0.5, the actors wait for the learner"
     ]
 
 
