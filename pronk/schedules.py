@@ -12,10 +12,6 @@ import math
 from pronk.config import ResolvedConfig
 from pronk.config.section import Schedule
 
-BRAKE_SHARE = 1 / 8  # of the newest batch in the mean: a batch alone is noisy
-BRAKE, RECOVERY = 0.95, 1.01  # of the factor, per update: halved within 14 of them, doubled within 70
-LOWEST_FACTOR = 0.03
-
 
 def progress_of(config: ResolvedConfig, env_steps: int, seconds: float) -> float:
     """Return how far a run is, from 0 to 1, by the first of its limits that it will reach."""
@@ -31,29 +27,6 @@ def learning_rate(config: ResolvedConfig, progress: float, env_steps: int) -> fl
 def entropy_cost(config: ResolvedConfig, progress: float, env_steps: int) -> float:
     """Return the weight of the entropy bonus in the next update."""
     return config.loss.entropy_cost * factor(config.loss.entropy_schedule, progress, env_steps)
-
-
-class KlBrake:
-    """A factor of the learning rate that falls while the policy is too far from the policies that acted."""
-
-    def __init__(self, limit: float | None) -> None:
-        self._limit = math.inf if limit is None else limit
-        self._kl = 0.0  # mean of the last updates
-        self.factor = 1.0
-
-    def observe(self, kl: float) -> None:
-        """Take over the mean KL divergence of a batch."""
-        self._kl += BRAKE_SHARE * (kl - self._kl)
-        self.factor *= BRAKE if self._kl > self._limit else RECOVERY
-        self.factor = min(1.0, max(LOWEST_FACTOR, self.factor))
-
-    def state(self) -> list[float]:
-        """Return what a checkpoint needs."""
-        return [self._kl, self.factor]
-
-    def load_state(self, state: list[float]) -> None:
-        """Continue from what `state` returned."""
-        self._kl, self.factor = state
 
 
 def factor(schedule: Schedule, progress: float, env_steps: int) -> float:

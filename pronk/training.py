@@ -246,12 +246,11 @@ class Training:
     def _synchronise(self, interrupts: Interrupts) -> None:
         """Wait for all learners, and take over learner 0's weights, optimiser and counters."""
         learner, metrics = self.learner, self.metrics
-        mine = {"metrics": metrics.state(), "version": learner.version, "brake": learner.brake.state()}
+        mine = {"metrics": metrics.state(), "version": learner.version}
         state = self._group.begin(mine, learner.tensors(), interrupts, metrics.waiting)
         if not self._leads:
             metrics.load_state(state["metrics"])
             learner.version = state["version"]
-            learner.brake.load_state(state["brake"])
             torch.manual_seed(further_learner_seed(self.config.run.seed, self._group.rank, metrics.env_steps))
 
     def _make_replay(self, specs: Unroll) -> Replay | None:

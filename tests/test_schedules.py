@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pronk.config import load_config, resolve
-from pronk.schedules import LOWEST_FACTOR, KlBrake, entropy_cost, factor, learning_rate, progress_of
+from pronk.schedules import entropy_cost, factor, learning_rate, progress_of
 from pronk.starting import train
 from pronk.types import UserError
 
@@ -98,31 +98,3 @@ def test_a_run_with_a_time_limit_anneals_by_time(tmp_path):
     train(config, run_dir=tmp_path / "run")
     last = json.loads((tmp_path / "run/metrics.jsonl").read_text().splitlines()[-1])
     assert last["learning_rate"] < 0.5 * config.optimiser.learning_rate
-
-
-def test_the_brake_lowers_the_rate_while_the_policy_is_too_far_and_lets_it_recover():
-    brake = KlBrake(0.02)
-    for _ in range(100):
-        brake.observe(0.01)
-    assert brake.factor == 1.0
-    factors = []
-    for _ in range(60):
-        brake.observe(0.5)
-        factors.append(brake.factor)
-    assert factors == sorted(factors, reverse=True)
-    assert factors[-1] < 0.3
-    for _ in range(10_000):
-        brake.observe(0.5)
-    assert brake.factor == LOWEST_FACTOR
-    resumed = KlBrake(0.02)
-    resumed.load_state(brake.state())
-    for _ in range(600):
-        brake.observe(0.0)
-        resumed.observe(0.0)
-    assert brake.factor == resumed.factor == 1.0
-
-
-def test_without_a_limit_the_brake_does_nothing():
-    brake = KlBrake(None)
-    brake.observe(1e9)
-    assert brake.factor == 1.0
