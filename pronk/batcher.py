@@ -10,6 +10,7 @@ With replay, columns of earlier batches follow the others; every pass draws them
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 from typing import Literal, NamedTuple
 
@@ -18,6 +19,7 @@ import torch
 from torch import Tensor
 
 from pronk.layout import Layout, UnrollLayout, columns, with_columns
+from pronk.pacing import Pacer
 from pronk.replay import Replay
 from pronk.transport import LearnerPort
 from pronk.types import Array, ArraySpec, Tree, Unroll, map_tree, map_unroll
@@ -77,6 +79,9 @@ class Batcher:
         self._sets = self._make_sets()
         self._ready: deque[tuple[Stage, Array]] = deque()
         self._prefetches = device.type != "cpu"
+        updates = self._batches_per_unroll * self._most_passes
+        self._pacer = Pacer(updates, lambda: max(1, port.room // self._unrolls_per_batch))
+        self._paces = self._most_passes > 1 and not self._only_while_idle
 
     def next(self) -> Batch:
         """Return the next batch: of a further pass, or of new unrolls, waiting for them where there are none."""
@@ -85,6 +90,7 @@ class Batcher:
                 self._pass()
             else:
                 self._stack()
+        self._pacer.advance(len(self._ready) + (self._most_passes - self._passes) * self._batches_per_unroll)
         stage, fresh = self._ready.popleft()
         if self._replay is None or len(fresh) == self._batch_size:
             return stage.batch(fresh)
@@ -110,12 +116,16 @@ class Batcher:
             self._replayed = self._replay.columns
             self._sets = self._make_sets()
         self._sets.rotate()
-        with self._port.unrolls(self._unrolls_per_batch) as unrolls:
+        waited = not self._unrolls_are_there()
+        with contextlib.ExitStack() as taken:
+            unrolls = taken.enter_context(self._port.unrolls(self._unrolls_per_batch))
             for index, stage in enumerate(self._sets[0]):
                 for position, unroll in enumerate(unrolls):
                     source = columns(unroll, index * self._width, self._width)
                     target = columns(stage.arrays, position * self._width, self._width)
                     map_unroll(np.copyto, target, source)
+            if self._paces:
+                self._pacer.taken(taken.pop_all().close, waited)
         self._passes = 0
         self._pass()
 

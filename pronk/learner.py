@@ -15,7 +15,7 @@ from pronk.losses import Loss, make_loss
 from pronk.losses.replayed import ReplayLoss
 from pronk.networks import make_network
 from pronk.networks.target import TargetNetwork
-from pronk.optimisers import make_optimiser
+from pronk.optimisers import KlBrake, make_optimiser
 from pronk.parameters import ParameterBlock
 from pronk.seeding import learner_seed
 from pronk.types import EnvSpec, Failure, Parameters, Unroll, UserError, map_tree
@@ -56,6 +56,7 @@ class Learner:
             self.loss = self.replay_loss = ReplayLoss(self.loss, config.loss, config.replay, fresh)
         self._loss_is_mean = config.loss.reduction == "mean"
         self._optimiser = make_optimiser(self._block.weights, self._block.gradients, config.optimiser)
+        self._brake = KlBrake(config.loss.max_kl, device)
         self._max_norm = config.optimiser.max_gradient_norm
         self.version = 0
 
@@ -70,16 +71,17 @@ class Learner:
 
         Args:
             batch: tensors on the learner's device.
-            learning_rate: of this update.
+            learning_rate: of this update, before `loss.max_kl`.
             meanwhile: runs on the CPU while a GPU computes the gradient.
             combine: turns `gradients` and the report into those of all learners.
 
         Raises:
             NonFinite: a loss or gradient is NaN or infinite; nothing was changed.
         """
-        report = combine(self.gradient(batch, meanwhile) | {"learning_rate": learning_rate})
+        report = combine(self.gradient(batch, meanwhile) | {"learning_rate": learning_rate * self._brake.factor})
         # The mean of all learners' rates: a schedule may follow the clock, and clocks differ. The weights may not.
         self.update(report, report["learning_rate"], batch)
+        self._brake.observe(report.get("kl", 0.0))
         return report
 
     def gradient(self, batch: Unroll, meanwhile: Callable[[], None]) -> Report:
@@ -130,7 +132,7 @@ class Learner:
     def tensors(self) -> list[Tensor]:
         """Return all that must be equal in learners that act as one; may be overwritten in place."""
         target = [self._target.values] if self._target else []
-        return [self._block.values, *target, *self._optimiser.state.values()]
+        return [self._block.values, *target, self._brake.values, *self._optimiser.state.values()]
 
     def is_finite(self) -> bool:
         """Return whether every weight and buffer is finite."""
@@ -142,6 +144,7 @@ class Learner:
             "network": {name: tensor.detach().clone() for name, tensor in self.network.state_dict().items()},
             "optimiser": {name: tensor.clone() for name, tensor in self._optimiser.state.items()},
             "target": self._target.values.clone() if self._target else None,
+            "brake": self._brake.values.clone(),
             "version": self.version,
             "random": torch.get_rng_state(),
             "random_cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
@@ -156,6 +159,8 @@ class Learner:
             reason = " ".join(str(error).split())
             raise UserError(f"the checkpoint does not fit this configuration: {reason}") from None
         self.version = state["version"]
+        if "brake" in state:
+            self._brake.values.copy_(state["brake"])
         if self._target:
             saved = state.get("target")  # None: the run had no target network until now
             self._target.values.copy_(self._block.values if saved is None else saved)

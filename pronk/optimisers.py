@@ -13,6 +13,10 @@ from torch import Tensor
 
 from pronk.config import OptimiserConfig
 
+BRAKE_SHARE = 1 / 8  # of the newest batch in the mean: a batch alone is noisy
+BRAKE, RECOVERY = 0.95, 1.01  # of the factor, per update: halved within 14 of them, doubled within 70
+LOWEST_FACTOR = 0.03
+
 
 class Optimiser:
     """Changes `weights` in place along `gradient`. All that it remembers is in `state`."""
@@ -111,3 +115,23 @@ OPTIMISERS: dict[str, type[Optimiser]] = {"adam": Adam, "rmsprop": RMSProp, "rms
 def make_optimiser(weights: Tensor, gradient: Tensor, config: OptimiserConfig) -> Optimiser:
     """The configured optimiser."""
     return OPTIMISERS[config.name](weights, gradient, config)
+
+
+class KlBrake:
+    """A factor of the learning rate that falls while the policy is too far from the policies that acted."""
+
+    def __init__(self, limit: float | None, device: torch.device) -> None:
+        self._limit = math.inf if limit is None else limit
+        self.values = torch.tensor([0.0, 1.0], device=device)
+        """Mean KL divergence of the last updates, and the factor."""
+
+    @property
+    def factor(self) -> float:
+        return float(self.values[1])
+
+    def observe(self, kl: float) -> None:
+        """Take over the mean KL divergence of a batch."""
+        mean, factor = self.values.tolist()
+        mean += BRAKE_SHARE * (kl - mean)
+        factor *= BRAKE if mean > self._limit else RECOVERY
+        self.values.copy_(torch.tensor([mean, min(1.0, max(LOWEST_FACTOR, factor))]))

@@ -7,8 +7,10 @@ import torch
 from torch import nn
 
 from pronk.config import OptimiserConfig
-from pronk.optimisers import OPTIMISERS, make_optimiser
+from pronk.optimisers import LOWEST_FACTOR, OPTIMISERS, KlBrake, make_optimiser
 from pronk.parameters import ParameterBlock
+
+CPU = torch.device("cpu")
 
 
 def tensorflow_rmsprop(weight, gradients, rates, decay, epsilon, momentum):
@@ -144,3 +146,31 @@ def test_adam_with_weight_decay_is_adamw():
         ours.step(0.01)
         theirs.step()
     assert weights.tolist() == pytest.approx(theirs_weights.tolist(), rel=1e-9)
+
+
+def test_the_brake_lowers_the_rate_while_the_policy_is_too_far_and_lets_it_recover():
+    brake = KlBrake(0.02, CPU)
+    for _ in range(100):
+        brake.observe(0.01)
+    assert brake.factor == 1.0
+    factors = []
+    for _ in range(60):
+        brake.observe(0.5)
+        factors.append(brake.factor)
+    assert factors == sorted(factors, reverse=True)
+    assert factors[-1] < 0.3
+    for _ in range(10_000):
+        brake.observe(0.5)
+    assert brake.factor == pytest.approx(LOWEST_FACTOR)
+    resumed = KlBrake(0.02, CPU)
+    resumed.values.copy_(brake.values)
+    for _ in range(600):
+        brake.observe(0.0)
+        resumed.observe(0.0)
+    assert brake.factor == resumed.factor == 1.0
+
+
+def test_without_a_limit_the_brake_does_nothing():
+    brake = KlBrake(None, CPU)
+    brake.observe(1e9)
+    assert brake.factor == 1.0

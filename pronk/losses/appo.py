@@ -72,6 +72,7 @@ class AppoLoss:
             "policy_loss": policy,
             "baseline_loss": baseline,
             "entropy": entropy / steps,
+            "kl": (((ratio - 1.0) - log_ratio) * counts).sum() / steps,
             "clipped": ((ratio != bounded) * counts).sum() / steps,
         }
         return LossTerms(total, metrics)

@@ -79,6 +79,7 @@ def test_a_step_that_has_moved_too_far_stops_teaching_the_policy():
     terms = make_loss(config)(Categorical(logits), PlainValue(values), batch)
     terms.total.backward()
     assert terms.metrics["clipped"] == 1.0
+    assert terms.metrics["kl"].item() == pytest.approx(1.0 - math.log(2.0), rel=1e-4)  # r - 1 - log r
     assert not logits.grad.any()
     assert values.grad.any()
 

@@ -1,0 +1,42 @@
+"""How far ahead actors may play: no further than keeps the learner busy.
+
+When the learner makes many updates from each unroll, it is slower than its actors. An actor that plays its next unroll
+as soon as it can would play it with parameters that are a hundred updates old when it is learnt from. So the learner
+gives a slot back to its actor as late as it can afford:
+
+    learner   | updates from unroll 1               | updates from unroll 2
+    actor                           | plays unroll 2|
+                                    ^ lead: the slot is given back so many updates before the next unroll is needed
+
+If the learner had to wait for an unroll the lead grows, else it shrinks. Where actors are the slower side, it grows
+until they never wait.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+GROWTH, SHRINKAGE = 1.25, 0.95  # of the lead, per unroll: the learner waits briefly for about one unroll in five
+
+
+class Pacer:
+    """Holds slots that were learnt from until their actors should play again."""
+
+    def __init__(self, updates: int, room: Callable[[], int]) -> None:
+        """`updates` are made from what is taken at once; `room` returns how often that fits into all slots."""
+        self._updates, self._room = updates, room
+        self._lead: float | None = None  # updates; None: nothing was taken yet
+        self._held: deque[Callable[[], None]] = deque()
+
+    def taken(self, release: Callable[[], None], waited: bool) -> None:
+        """Hold what was just taken. `release` gives it back; `waited` says whether the learner had to wait for it."""
+        longest = float(self._updates * self._room())
+        lead = longest if self._lead is None else self._lead * (GROWTH if waited else SHRINKAGE)
+        self._lead = min(longest, max(1.0, lead))
+        self._held.append(release)
+
+    def advance(self, updates_left: int) -> None:
+        """Give back what is due, before an update. `updates_left` are to be made from what was taken last."""
+        while self._held and updates_left + (self._room() - len(self._held)) * self._updates <= (self._lead or 0.0):
+            self._held.popleft()()
