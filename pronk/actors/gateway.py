@@ -30,6 +30,7 @@ from pronk.types import Failure
 START_SECONDS = 60.0  # until the gateway listens, on a busy machine
 SILENT_SECONDS = 20.0  # without a sign of life, of which there is one every second
 FROZEN_SECONDS = 3.0  # likewise: its actors cannot deliver meanwhile
+REMOVED_SECONDS = 60.0  # between two messages about actors that send impossible values
 GRACE_SECONDS = 4.0  # to tell every actor that the run has ended
 POLICY = RestartPolicy(max_failures=3, first_pause=0.5, steady_seconds=30.0)
 LOOPBACK = "127.0.0.1:0"
@@ -107,6 +108,7 @@ class GatewayProcess:
         self._learner, self._inner_token = secrets.token_hex(16), secrets.token_hex(32)
         self._names: dict[int, str] = {}  # of the actors that play through the gateway
         self._listened = 0
+        self._said_removed_at = -REMOVED_SECONDS
         self._responsive_since = time.monotonic()
         self.others_work: Callable[[], bool] = lambda: False
         """Whether the run goes on without the gateway."""
@@ -213,8 +215,16 @@ class GatewayProcess:
                     self._transport.restarted(message.actor)
                     self._set_playing(message.playing)
                 case ActorLeft():
-                    self._names.pop(message.actor, None)
+                    name = self._names.pop(message.actor, "")
+                    if message.removed:
+                        self._report_removed(f"actor {message.actor} ({name})", message.removed)
                     self._set_playing(message.playing)
+
+    def _report_removed(self, who: str, why: str) -> None:
+        """Tell the user who sent impossible values. Not often: who is refused may come back at once, for ever."""
+        if time.monotonic() - self._said_removed_at > REMOVED_SECONDS:
+            self._said_removed_at = time.monotonic()
+            self._setup.say(f"{who} was removed: its unroll is not believed ({why}); see {self._process.spec.log}")
 
     def _set_playing(self, count: int) -> None:
         self.count.playing = count

@@ -111,7 +111,7 @@ class Evaluator:
         try:
             while self._on and not self.has_evaluated(checkpoint):
                 interrupts.check()
-                if self._task is None and not self._evaluate(checkpoint):
+                if self._task is None and not self._evaluate(checkpoint, urgent=True):
                     return
                 if time.monotonic() >= deadline:
                     self._say(f"the last checkpoint was not evaluated within {seconds:g} s (evaluation.final_seconds)")
@@ -125,13 +125,13 @@ class Evaluator:
         """Return whether the newest evaluation is of this checkpoint."""
         return self.last is not None and self.last["checkpoint"] == checkpoint.name
 
-    def _evaluate(self, checkpoint: Path) -> bool:
+    def _evaluate(self, checkpoint: Path, urgent: bool = False) -> bool:
         try:
             held = self._run.checkpoints.hold(checkpoint)
         except OSError as error:
             self._say(f"cannot keep {checkpoint} for its evaluation: {error}")
             return False
-        self._task, self._task_life = Evaluate(str(held.resolve()), checkpoint.name), 0
+        self._task, self._task_life = Evaluate(str(held.resolve()), checkpoint.name, urgent), 0
         self._send_task()
         return True
 

@@ -2,13 +2,21 @@
 
 It plays whole episodes with each checkpoint that it is sent, and sends back the result. It writes no file but its log,
 so it may be killed at any instant.
+
+Its main thread has a low priority, so that it plays where training leaves a core idle. On a machine that other work
+keeps busy, that may be nowhere: then, and for the last checkpoint of a run, a second thread plays, which has kept the
+usual priority. (A thread may lower its priority, but not raise it again.)
 """
 
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import os
+import signal
 import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +25,19 @@ from pronk.processes.messages import Alive, Evaluate, Evaluated
 
 NICENESS = 10  # of 19; measured in benchmarks/evaluator_cost.py
 ALIVE_SECONDS = 1.0  # between signs of life while its environments step
+PATIENCE_SECONDS = 10.0  # of playing at low priority, after which it must have had its share
+MOST_WAITING = 0.95  # of the time may pass while it could run and no core lets it
+SCHEDULED = "/proc/thread-self/schedstat"  # nanoseconds that this thread ran, and that it waited for a core
 
 
 def main(job: dict[str, Any], channel: Channel) -> None:
     """Evaluate checkpoint after checkpoint, always with the same episodes: only the agent changes."""
-    lower_priority()
     import torch
 
+    usual = ThreadPoolExecutor(1)
+    usual.submit(os.getpid).result()  # its thread is made before the priority falls, which it would inherit
+    faulthandler.register(signal.SIGUSR1, 2, all_threads=True)  # whichever of the two hangs
+    lower_priority(NICENESS)
     from pronk.config import ResolvedConfig
     from pronk.envs import make_env
     from pronk.seeding import BESIDE_TRAINING, evaluation_seeds
@@ -38,27 +52,82 @@ def main(job: dict[str, Any], channel: Channel) -> None:
         channel.send(Alive())
         for message in channel:
             assert isinstance(message, Evaluate)
-            channel.send(Evaluated(evaluate(channel, config, env, message, *seeds)))
+
+            def play(watch: Callable[[], None], task: Evaluate = message) -> dict[str, Any]:
+                return evaluate(channel, config, env, task, *seeds, watch)
+
+            channel.send(Evaluated(played_in_time(play, usual, message.urgent)))
     finally:
         env.close()
 
 
-def lower_priority() -> None:
+def played_in_time(play: Callable[[Callable[[], None]], Any], usual: ThreadPoolExecutor, urgent: bool) -> Any:
+    """Play at low priority; at the usual one if it is urgent, or if the low one gets next to nothing of a core."""
+    if not urgent:
+        try:
+            return play(StarvationWatch().check)
+        except StarvedError as starved:
+            print(f"{starved}: beginning again at the usual priority", flush=True)
+    try:
+        set_priority_of_session(0)
+        return usual.submit(play, lambda: None).result()
+    finally:
+        set_priority_of_session(os.getpriority(os.PRIO_PROCESS, 0))
+
+
+class StarvedError(Exception):
+    """Other work takes all of the cores."""
+
+
+class StarvationWatch:
+    """Compares the time that passes with the time in which this thread waited for a core."""
+
+    def __init__(self) -> None:
+        self._began, self._waited = time.monotonic(), waited_for_a_core()
+
+    def check(self) -> None:
+        """Raise `StarvedError` if it has waited nearly all of the time, for long enough."""
+        passed = time.monotonic() - self._began
+        if passed < PATIENCE_SECONDS:
+            return
+        if waited_for_a_core() - self._waited > MOST_WAITING * passed:
+            raise StarvedError(f"no core to play on in {passed:.0f} s")
+        self._began, self._waited = time.monotonic(), waited_for_a_core()
+
+
+def waited_for_a_core() -> float:
+    """Return the seconds that this thread could have run and did not; 0 where the system does not say."""
+    try:
+        return int(Path(SCHEDULED).read_text(encoding="ascii").split()[1]) / 1e9
+    except (OSError, ValueError, IndexError):
+        return 0.0
+
+
+def lower_priority(niceness: int) -> None:
     """Give training precedence: an evaluation may be late, an update may not.
 
     The evaluator then runs where actors and learner leave a core idle, and gets a small share of a busy one. A desktop
     Linux weighs sessions against one another, not processes, and has a priority per session (elsewhere the file does
     not exist or cannot be written).
     """
-    niceness = os.nice(NICENESS)
+    set_priority_of_session(os.nice(niceness))
+
+
+def set_priority_of_session(niceness: int) -> None:
     with contextlib.suppress(OSError):
-        Path("/proc/self/autogroup").write_text(str(niceness))
+        Path("/proc/self/autogroup").write_text(str(niceness), encoding="ascii")
 
 
 def evaluate(
-    channel: Channel, config: Any, env: Any, task: Evaluate, policy_seed: int, seeds: list[int]
+    channel: Channel,
+    config: Any,
+    env: Any,
+    task: Evaluate,
+    policy_seed: int,
+    seeds: list[int],
+    watch: Callable[[], None],
 ) -> dict[str, Any]:
-    """Play the episodes with one checkpoint; return a line of eval.jsonl."""
+    """Play the episodes with one checkpoint; return a line of eval.jsonl. `watch` is called now and then."""
     from pronk.evaluation.playing import flat, play_episodes, restored_policy, with_games
     from pronk.runs.checkpoint import load_checkpoint
 
@@ -69,6 +138,7 @@ def evaluate(
         if time.monotonic() - reported >= ALIVE_SECONDS:
             reported = time.monotonic()
             channel.send(Alive())
+            watch()
 
     settings = config.evaluation
     state = load_checkpoint(Path(task.path))

@@ -38,6 +38,8 @@ class Evaluate(Message):
     path: str
     checkpoint: str
     """Name of the file that was saved; `path` is a second name of it."""
+    urgent: bool = False
+    """Training has ended and waits for this one."""
 
 
 class MeasurePart(Message):
@@ -85,6 +87,8 @@ class ActorLeft(Message):
 
     actor: int
     playing: int
+    removed: str | None = None
+    """What its unroll held that cannot be true, if it was removed for that."""
 
 
 class Probed(Message):

@@ -28,6 +28,7 @@ from pronk.transport.memory import ParameterExchange, Slots, map_memory
 from pronk.transport.security import Credentials, same_token
 from pronk.transport.session import Refused, Session
 from pronk.transport.shared_memory import FINISHED, RECORD, Ticket, receive
+from pronk.transport.validation import Magnitudes
 from pronk.types import Parameters
 
 HANDSHAKE_SECONDS = 10.0  # for a new connection to finish its handshake
@@ -71,6 +72,7 @@ class Gateway:
         self._exchange = ParameterExchange(map_memory(ticket.parameters), rules.parameters_nbytes)
         self._learner = socket.socket(fileno=ticket.socket)
         self._free = ticket.free  # last in, first out: touches as little memory as possible
+        self.magnitudes = Magnitudes()
         self._owners: dict[int, Session] = {}
         self._queue: list[asyncio.Future[int]] = []  # sessions that wait for a slot
         self._sessions: set[Session] = set()
@@ -165,7 +167,7 @@ class Gateway:
         if session.playing:
             session.playing = False
             self.log.write(f"actor {session.index} leaves: {session.name}; {why}")
-            self._send(ActorLeft(session.index, self._playing()))
+            self._send(ActorLeft(session.index, self._playing(), session.removed))
 
     def _playing(self) -> int:
         return sum(session.playing for session in self._sessions)

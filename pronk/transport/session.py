@@ -51,6 +51,7 @@ class Session:
         self._gateway, self._context, self._peer, self._own = gateway, context, peer, own
         self.index, self.name, self.playing = -1, peer, False
         self.reads = False  # whether it only reads parameters
+        self.removed: str | None = None  # what its unroll held that cannot be true
         self._due = 0  # number of its next unroll
         self._limit = self._sent_limit = 0  # unrolls it may send in all, and the last limit that it was sent
         self._asked: int | None = None  # version that it has, if it asked for a newer one
@@ -78,6 +79,7 @@ class Session:
         except TimeoutError:
             raise self._refusal(grpc.StatusCode.DEADLINE_EXCEEDED, self._overdue) from None
         except (InvalidFrame, InvalidBody, InvalidUnroll) as error:
+            self.removed = str(error) if isinstance(error, InvalidUnroll) else None
             raise self._refusal(grpc.StatusCode.INVALID_ARGUMENT, str(error)) from None
         except asyncio.CancelledError:
             if self._failure is None:
@@ -162,6 +164,7 @@ class Session:
         try:
             gateway.slots.block(slot)[:] = data
             validate_unroll(gateway.slots[slot], layout.specs, gateway.version)
+            gateway.magnitudes.check(gateway.slots[slot], self.index)
         except BaseException:
             gateway.give_back(slot)
             raise

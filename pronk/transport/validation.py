@@ -7,6 +7,9 @@ import numpy as np
 from pronk.types import ArraySpec, Tree, Unroll, leaves
 
 MAY_BE_NAN = ("episode_return",)  # NaN: no episode ended at this step
+LARGEST = 1e12  # its square, and the sum of a batch of these, are still finite in float32
+ORDINARY = 1e6  # as large as this is nothing unusual, whatever the others send
+FACTOR = 1e4  # times the largest value of the others: the largest that is believed
 
 
 class InvalidUnroll(Exception):  # noqa: N818 - not an error of this process
@@ -33,6 +36,41 @@ def validate_unroll(unroll: Unroll, specs: Tree, newest: int) -> None:
     between(unroll.episode_length, 0, None, "episode_length")
     if specs["action"].categories:
         between(unroll.log_prob, None, 1e-3, "log_prob")  # of a choice; of a real number it is a density
+
+
+class Magnitudes:
+    """The largest rewards, returns, observations and states that each actor has sent.
+
+    One finite value of 1e18 makes a loss infinite. So an actor is not believed a value that is far beyond those of all
+    other actors, and nobody is believed one beyond LARGEST.
+    """
+
+    def __init__(self) -> None:
+        self._largest: dict[int, dict[str, float]] = {}  # by actor, then by field
+
+    def check(self, unroll: Unroll, actor: int) -> None:
+        """Raise `InvalidUnroll` for a value that is out of all proportion; otherwise remember the largest ones."""
+        seen = {name: largest_of(array) for name, array in leaves(unroll._asdict()) if name.startswith(COMPARED)}
+        others = [largest for one, largest in self._largest.items() if one != actor]
+        for name, value in seen.items():
+            theirs = max((largest[name] for largest in others), default=None)
+            most = LARGEST if theirs is None else min(LARGEST, max(ORDINARY, FACTOR * theirs))
+            compared = "" if theirs is None else f", where the others sent {theirs:g} at most"
+            refuse_unless(value <= most, name, f"{value:g}{compared}")
+        before = self._largest.setdefault(actor, dict.fromkeys(seen, 0.0))
+        for name, value in seen.items():
+            before[name] = max(before[name], value)
+
+
+COMPARED = ("reward", "episode_return", "observation", "state")  # beginnings of the names of fields
+
+
+def largest_of(array: np.ndarray) -> float:
+    """Return the largest magnitude of floating-point numbers, NaN apart; 0 for other kinds."""
+    if array.dtype.kind != "f" or not array.size:
+        return 0.0
+    high, low = np.fmax.reduce(array, axis=None), np.fmin.reduce(array, axis=None)  # NaN only if all are
+    return 0.0 if np.isnan(high) else max(float(high), -float(low))
 
 
 def within(array: np.ndarray, spec: ArraySpec) -> bool:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from actors import actor_setup, actors_of
 from processes import wait_until
@@ -15,7 +17,10 @@ from processes import wait_until
 from pronk.actors import gateway, remote_count
 from pronk.actors.remote_count import RemoteCount
 from pronk.config.resolved import Rank
+from pronk.layout import UnrollLayout
 from pronk.transport import LearnerPort
+from pronk.transport.grpc_actor import Connection, GrpcActorPort
+from pronk.transport.security import Credentials
 
 NOBODY = ("actors.count=0", "gateway.address=127.0.0.1:0", "actors.envs=16")
 
@@ -89,6 +94,28 @@ def test_the_token_is_not_in_the_environment_of_actors_and_gateway(
         assert len(started) == 2
         for pid in started:
             assert b"a-secret-token" not in Path(f"/proc/{pid}/environ").read_bytes()
+
+
+def test_an_actor_that_sends_absurd_values_is_removed_and_named(tmp_path: Path) -> None:
+    said: list[str] = []
+    with actors_of(tmp_path / "run", "catch", *NOBODY, say=said.append) as (port, watch):
+        connection = Connection((tmp_path / "run" / "address").read_text().strip(), Credentials(), 8.0)
+        welcome = connection.welcome
+        layout = UnrollLayout.from_plain(welcome["layout"])
+        rogue = GrpcActorPort(connection, layout, welcome["parameters_nbytes"])
+        with contextlib.suppress(Exception), rogue.unroll() as unroll:  # it is told so, now or when it next asks
+            unroll.episode_return[...] = np.nan
+            unroll.valid[...] = True
+            unroll.reward[...] = 1e18
+
+        def told() -> bool:
+            watch()
+            return any("was removed" in line for line in said)
+
+        wait_until(told, 60.0, "the message")
+        assert port.waiting == 0
+    (line,) = (line for line in said if "was removed" in line)
+    assert re.match(r"actor 0 \('.+' at .+\) was removed: its unroll is not believed \(reward holds 1e\+18", line), line
 
 
 def test_a_learner_of_several_waits_for_its_own_share_of_the_batch(

@@ -119,6 +119,12 @@ WRONG = {
     ),
     "action": ([hello(), ready(), unroll_message(action=3)], codes.INVALID_ARGUMENT, "action holds a label"),
     "not finite": ([hello(), ready(), unroll_message(reward=np.nan)], codes.INVALID_ARGUMENT, "reward holds"),
+    "absurd": ([hello(), ready(), unroll_message(reward=1e18)], codes.INVALID_ARGUMENT, "reward holds 1e+18"),
+    "absurd beside the others": (
+        [hello(), ready(), unroll_message(episode_return=2e6)],
+        codes.INVALID_ARGUMENT,
+        "episode_return holds 2e+06, where the others sent 0 at most",
+    ),
     "version": ([hello(), ready(), unroll_message(version=9999)], codes.INVALID_ARGUMENT, "version holds"),
     "unroll of a reader": (
         [hello(reads=True), unroll_message()],
