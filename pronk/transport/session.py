@@ -48,8 +48,9 @@ class Session:
     """
 
     def __init__(self, gateway: Gateway, context: Any, peer: str, own: bool) -> None:
-        self._gateway, self._context, self._peer, self._own = gateway, context, peer, own
+        self._gateway, self._context, self.peer, self._own = gateway, context, peer, own
         self.index, self.name, self.playing = -1, peer, False
+        self.number = 0  # how many were admitted before, and itself
         self.reads = False  # whether it only reads parameters
         self.removed: str | None = None  # what its unroll held that cannot be true
         self._due = 0  # number of its next unroll
@@ -60,10 +61,12 @@ class Session:
         self._overdue = "no HELLO"
         self._clock: asyncio.Timeout | None = None
         self._failure: Refused | None = None
+        self._task: asyncio.Task[Any] | None = None
 
     async def run(self) -> None:
         """Serve the stream until one side ends it. Raises `Refused`."""
         why = "the connection was lost"
+        self._task = asyncio.current_task()
         try:
             async with asyncio.timeout(HELLO_SECONDS) as self._clock:
                 await self._handshake()
@@ -105,7 +108,7 @@ class Session:
                 f"the learner speaks protocol {PROTOCOL}, the actor {hello.get('protocol')!r:.20}: "
                 "install the same version of Pronk on both",
             )
-        self.name = f"{str(hello.get('name'))[:80]!r} at {self._peer}"
+        self.name = f"{str(hello.get('name'))[:80]!r} at {self.peer}"
         if hello.get("reads") is True:
             self.reads = True
             gateway.admit_reader(self)
@@ -170,6 +173,14 @@ class Session:
             raise
         self._due += 1
         gateway.deliver(slot, self)
+
+    def give_up_place(self) -> int:
+        """End the stream of an actor that has said HELLO and does not play; return its number, which is free now."""
+        assert self._task is not None
+        index, self.index = self.index, -1
+        self._refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, "another actor came for its place before it was ready")
+        self._task.cancel()
+        return index
 
     def grant(self) -> None:
         """Give a credit back: the learner has freed one of its unrolls."""

@@ -118,7 +118,7 @@ WRONG = {
         "without credit",
     ),
     "action": ([hello(), ready(), unroll_message(action=3)], codes.INVALID_ARGUMENT, "action holds a label"),
-    "not finite": ([hello(), ready(), unroll_message(reward=np.nan)], codes.INVALID_ARGUMENT, "reward holds"),
+    "not finite": ([hello(), ready(), unroll_message(reward=np.nan)], codes.INVALID_ARGUMENT, "reward holds a value"),
     "absurd": ([hello(), ready(), unroll_message(reward=1e18)], codes.INVALID_ARGUMENT, "reward holds 1e+18"),
     "absurd beside the others": (
         [hello(), ready(), unroll_message(episode_return=2e6)],
@@ -156,6 +156,9 @@ def without_numbers(line):
 
 def test_each_reason_is_noted_once():
     with gateway(LAYOUT) as served:
+        good = served.join()  # to compare the others with
+        send(good)
+        take(served)
         for messages, _, _ in WRONG.values():
             for _ in range(2):
                 talk_raw(served, messages)
@@ -232,6 +235,37 @@ def test_there_is_room_for_so_many_and_again_when_one_has_left():
         for port in (second, third):
             send(port)
         assert len(take(served, 2)) == 2
+
+
+def test_a_place_is_for_who_plays():
+    with gateway(max_actors=2) as served:
+        good = served.join()
+        for _ in range(5):
+            served.connect()  # HELLO, and nothing more
+        late = served.join()
+        assert late.connection.welcome["actor"] != good.connection.welcome["actor"]
+        for port in (good, late):
+            send(port)
+        assert len(take(served, 2)) == 2
+        with pytest.raises(LearnerUnavailable, match="has its 2 actors already"):
+            served.connect()
+        told = "another actor came for its place before it was ready"
+        until(lambda: any(told in line for line in served.log), "the refusal")
+
+
+def test_who_only_says_hello_takes_the_places_of_his_own_address():
+    class One:
+        playing = False
+
+        def __init__(self, index, peer):
+            self.index = self.number = index
+            self.peer = peer
+
+    with gateway(max_actors=8) as served:
+        served.gateway._sessions = {One(0, "honest"), *(One(number, "flood") for number in (1, 2, 3))}
+        assert served.gateway._idle_place().index == 1
+        served.gateway._sessions = set()
+        assert served.gateway._idle_place() is None
 
 
 def test_who_says_nothing_has_to_go(monkeypatch):
