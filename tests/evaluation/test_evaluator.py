@@ -21,6 +21,7 @@ from pronk.evaluation.evaluator_process import NICENESS
 from pronk.processes.interrupts import Interrupts
 from pronk.runs.checkpoint import load_checkpoint
 from pronk.runs.directory import RunDirectory
+from pronk.runs.reading import return_text
 from pronk.seeding import BESIDE_TRAINING, actor_seeds, evaluation_seeds
 from pronk.sinks.jsonl import JsonLines
 
@@ -148,7 +149,8 @@ def test_the_last_checkpoint_is_evaluated_and_shown(finished: tuple[Path, Ended]
     assert line["min"] <= line["mean"] <= line["max"]
     assert read_summary(run)["evaluation"] == line
     assert "evaluating the last checkpoint: 7 episodes, 300 s at most" in ended.err
-    told = f"{line['mean']:.1f} +- {line['std']:.1f} over 7 episodes, at 3,200 steps"
+    mean, std = (return_text(line[name], line["std"]) for name in ("mean", "std"))
+    told = f"{mean} +- {std} over 7 episodes, at 3,200 steps"
     assert f"catch: evaluated: {told}" in ended.out
     assert f"Evaluated: {told}" in ended.out
 
