@@ -16,7 +16,6 @@ from torch import Tensor, nn
 
 from pronk.types import Parameters, UserError
 
-SLOWEST_SHARE = 1e-3
 PADDING = 16  # floats: each tensor starts on a cache line
 
 
@@ -46,12 +45,12 @@ class Statistics(nn.Module):
         raise NotImplementedError
 
 
-def share_of_newest(batches: Tensor) -> Tensor:
+def share_of_newest(batches: Tensor, memory: float) -> Tensor:
     """Return the weight of the newest batch in running statistics after so many batches.
 
-    A plain mean over all batches at first; after SLOWEST_SHARE^-1 of them, one that forgets.
+    A plain mean over all batches at first; after `memory` of them, one that forgets.
     """
-    return batches.clamp(min=1.0).reciprocal().clamp(min=SLOWEST_SHARE)
+    return batches.clamp(1.0, memory).reciprocal()
 
 
 class ParameterDelay:

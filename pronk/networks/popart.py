@@ -16,6 +16,7 @@ from pronk.parameters import Statistics, share_of_newest
 
 SMALLEST = 1e-8
 FLATTEST = 1e-2  # a scale below this share of the mean, or an advantage below this share of the scale, is noise
+MEMORY = 1e3  # batches that the statistics remember
 
 
 class PopArtHead(Statistics):
@@ -56,7 +57,7 @@ class PopArtHead(Statistics):
         seen = (square > 0).float()
         count = count.clamp(min=SMALLEST)
         self.batches.add_(seen)
-        share = seen * share_of_newest(self.batches)
+        share = seen * share_of_newest(self.batches, MEMORY)
         distance = distance / count
         mean = self.mean + share * distance
         # Of a mixture: the spread within each part, and that between their means.

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from pronk.networks.popart import PopArtHead
-from pronk.parameters import SLOWEST_SHARE
+from pronk.networks.popart import MEMORY, PopArtHead
 
 TASKS, FEATURES, T = 3, 5, 7
 
@@ -22,7 +21,7 @@ class Oracle:
 
     def see(self, targets: np.ndarray, advantages: np.ndarray) -> None:
         """The newest batch weighs 1/n, or a little at least; the others share the rest as before."""
-        share = max(1.0 / (len(self.batches) + 1), SLOWEST_SHARE)
+        share = max(1.0 / (len(self.batches) + 1), 1.0 / MEMORY)
         self.batches = [((1 - share) * weight, *rest) for weight, *rest in self.batches]  # type: ignore[misc]
         self.batches.append((share, targets, advantages))
 
