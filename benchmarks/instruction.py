@@ -1,0 +1,48 @@
+"""Does the agent do what it is told? `python benchmarks/instruction.py`
+
+BabyAI-GoToLocal names one of eight objects in a room ("go to the red ball"), and pays for reaching that one. Trains with
+the instruction and without it, at Pronk's defaults and for the same number of steps, with one actor each, side by side.
+Prints the share of 400 episodes in which the named object was reached.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pronk
+
+ENVIRONMENT = "envpool:BabyAI-GoToLocal-v0"
+WAYS: dict[str, tuple[str, ...]] = {
+    "with its instruction": (),
+    "without": ("env.wrappers=[{keys: {drop: [mission]}}]",),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--steps", type=float, default=3e6)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--episodes", type=int, default=400)
+    parser.add_argument("--runs", type=Path, default=Path("runs/instruction"))
+    options = parser.parse_args()
+    with ThreadPoolExecutor(len(WAYS)) as threads:
+        for way, success in zip(WAYS, threads.map(lambda way: measure(way, options), WAYS), strict=True):
+            print(f"{way}: {success:.1%} of {options.episodes} episodes", flush=True)
+
+
+def measure(way: str, options: argparse.Namespace) -> float:
+    """Train and evaluate once. Returns the share of episodes with a reward."""
+    run = options.runs / f"{way.replace(' ', '-')}-{options.steps:.0f}-seed{options.seed}"
+    settings = (*WAYS[way], f"run.total_steps={options.steps:.0f}", "actors.count=1", "--seed", str(options.seed))
+    command = [sys.executable, "-m", "pronk", "train", ENVIRONMENT, *settings, "--quiet", "--run-dir", str(run)]
+    subprocess.run(command, check=True)
+    result = pronk.evaluate(run, episodes=options.episodes)
+    return sum(value > 0 for value in result.returns) / len(result.returns)
+
+
+if __name__ == "__main__":
+    main()
