@@ -1,6 +1,6 @@
 """Does the agent do what it is told? `python benchmarks/instruction.py`
 
-BabyAI-GoToLocal names one of eight objects in a room ("go to the red ball"), and pays for reaching that one. Trains with
+BabyAI-GoToLocal names one of eight objects in a room ("go to the red ball") and pays for reaching that one. Trains with
 the instruction and without it, at Pronk's defaults and for the same number of steps, with one actor each, side by side.
 Prints the share of 400 episodes in which the named object was reached.
 """

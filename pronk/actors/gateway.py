@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -28,6 +28,8 @@ from pronk.transport.shared_memory import SharedMemoryTransport
 from pronk.types import Failure
 
 START_SECONDS = 60.0  # until the gateway listens, on a busy machine
+SILENT_SECONDS = 20.0  # without a sign of life, of which there is one every second
+FROZEN_SECONDS = 3.0  # likewise: its actors cannot deliver meanwhile
 GRACE_SECONDS = 4.0  # to tell every actor that the run has ended
 POLICY = RestartPolicy(max_failures=3, first_pause=0.5, steady_seconds=30.0)
 LOOPBACK = "127.0.0.1:0"
@@ -51,6 +53,8 @@ def running_actors(setup: ActorSetup) -> Iterator[tuple[LearnerPort, Watch]]:
         gateway,
         port,
     ):
+        if not own_over_grpc:
+            gateway.others_work = local.somebody_plays
         gateway.start()
         inference.start()
         local.start()
@@ -103,6 +107,9 @@ class GatewayProcess:
         self._learner, self._inner_token = secrets.token_hex(16), secrets.token_hex(32)
         self._names: dict[int, str] = {}  # of the actors that play through the gateway
         self._listened = 0
+        self._responsive_since = time.monotonic()
+        self.others_work: Callable[[], bool] = lambda: False
+        """Whether the run goes on without the gateway."""
         self.count = RemoteCount(setup)
         self._address_file = (setup.logs if setup.config.rank else setup.logs.parent) / "address"
         child = Child(
@@ -112,8 +119,10 @@ class GatewayProcess:
             prepare=self._prepare,
             policy=POLICY,
             progress=lambda: self._listened,
-            timeout_seconds=setup.config.actors.timeout_seconds,
+            timeout_seconds=min(setup.config.actors.timeout_seconds, SILENT_SECONDS),
+            timeout_key=None,
             silent_seconds=self._silent_seconds,
+            others_work=lambda: self.others_work(),
         )
         self._process = SupervisedProcess(child, setup.say)
 
@@ -145,6 +154,8 @@ class GatewayProcess:
     def watch(self) -> None:
         """Handle what the gateway reports; restart it if it died or hangs."""
         self._handle(self._process.poll())
+        if self._process.process is None or self._silent_seconds() > FROZEN_SECONDS:
+            self._responsive_since = time.monotonic()
         if self._process.process is None:
             self.count.playing = 0
             self._names.clear()
@@ -183,8 +194,8 @@ class GatewayProcess:
         return self._transport.filled(actor)
 
     def silent_seconds(self, actor: int) -> float:
-        """See `ActorTransport`."""
-        return self._transport.silent_seconds(actor)
+        """See `ActorTransport`. An actor is not to blame for the time in which the gateway did nothing."""
+        return min(self._transport.silent_seconds(actor), time.monotonic() - self._responsive_since)
 
     def _silent_seconds(self) -> float:
         """Since the gateway last reported; while it starts, which may take long on a busy machine, 0."""

@@ -114,7 +114,13 @@ class ActorProcesses:
             silent_seconds=partial(self._silent_seconds, index),
             silence="no unroll",
             errors_are_final=self._errors_are_final,
+            others_work=partial(self.somebody_plays, but=index),
         )
+
+    def somebody_plays(self, but: int | None = None) -> bool:
+        """Whether an actor (other than one) has delivered in its present life, or others play through a gateway."""
+        actors = (actor for index, actor in enumerate(self._actors) if index != but)
+        return any(actor.process is not None and actor.progressed for actor in actors) or bool(self._remote())
 
     def _errors_are_final(self) -> bool:
         """An environment that never worked anywhere will not work the next time."""

@@ -45,11 +45,12 @@ def actor(
     needed where HOST is this machine, or where the learner's certificate is signed by an authority that the system
     trusts.
     """
-    from pronk.transport.security import actor_credentials
+    from pronk.transport.security import TOKEN_VARIABLE, actor_credentials
 
     if give_up_after is not None and not give_up_after > 0:
         raise UserError(f"--give-up-after must be more than 0 seconds, got {give_up_after:g}")
     credentials = actor_credentials(address, token_file, ca, cert, key, insecure, server_name)
+    os.environ.pop(TOKEN_VARIABLE, None)  # neither the environments nor their processes need it
     from pronk.actors.remote_actor import RemoteActor
 
     board = Board(quiet)

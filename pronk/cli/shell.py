@@ -8,11 +8,13 @@ import os
 import re
 import sys
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderHook
+from rich.segment import Segment
 from rich.text import Text
 from typer.core import TyperArgument, TyperOption
 
@@ -24,6 +26,7 @@ from pronk.processes.interrupts import INTERRUPTED
 from pronk.processes.messages import Failed
 from pronk.processes.reporting import report
 from pronk.runs.checkpoint import DamagedCheckpoint
+from pronk.runs.reading import printable
 from pronk.runs.trust import UntrustedError
 from pronk.types import Failure, UserError
 
@@ -56,8 +59,34 @@ app = typer.Typer(
 )
 
 
+class Harmless:
+    """Something to print, of which a terminal gets no command that is not rich's own.
+
+    Names of runs and messages of exceptions may hold anything: escape sequences, and letters that cannot be encoded.
+    """
+
+    def __init__(self, content: ConsoleRenderable) -> None:
+        self._content = content
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
+        for segment in console.render(self._content, options):
+            yield segment if segment.control else Segment(printable(segment.text, "\n\t"), segment.style)
+
+
+class HarmlessHook(RenderHook):
+    """Makes all that a console prints `Harmless`."""
+
+    def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
+        """Called by rich."""
+        return [Harmless(content) for content in renderables]
+
+
 class Screen(Console):
     """A console whose reader may go away (`pronk train ... | head`): then nothing more is shown, and work continues."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.push_render_hook(HarmlessHook())
 
     def on_broken_pipe(self) -> None:
         """Called by rich, whose own way is to exit at once: a training would end without a checkpoint."""

@@ -161,8 +161,10 @@ def plan_of(
 
 def display_for(title: str, config: Config, quiet: bool) -> tuple[Display | PlainLines | None, Callable[[str], None]]:
     """Return the sink that shows the progress, and the function that prints a line beside it."""
+    from pronk.runs.reading import printable
     from pronk.sinks.console import Display, PlainLines
 
+    title = printable(title)
     if quiet:
         return None, warn
     if not out.is_terminal:

@@ -84,8 +84,11 @@ class Handler(BaseHTTPRequestHandler):
         """Reply, or refuse with one line that says why."""
         if not self._is_for_us():
             return self._refuse(HTTPStatus.FORBIDDEN, "this page is for the browser on this machine only")
-        parts = urlsplit(self.path)
-        question = parse_qs(parts.query, keep_blank_values=True)
+        try:
+            parts = urlsplit(self.path)
+            question = parse_qs(parts.query, keep_blank_values=True)
+        except ValueError:  # such as `http://[`
+            return self._refuse(HTTPStatus.BAD_REQUEST, "this is not an address")
         try:
             if parts.path in QUESTIONS:
                 answer = QUESTIONS[parts.path](self.server.folder, question)
@@ -128,7 +131,7 @@ class Handler(BaseHTTPRequestHandler):
             raise answers.Unanswerable(f"{path.name} cannot be read") from None
         with file:
             size = os.fstat(file.fileno()).st_size
-            asked = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
+            asked = re.fullmatch(r"bytes=(\d{1,18})-(\d{0,18})", self.headers.get("Range", ""))
             first = int(asked[1]) if asked else 0
             last = min(size - 1, int(asked[2])) if asked and asked[2] else size - 1
             if asked and first > last:

@@ -126,10 +126,10 @@ class Coordinator(DistributedGroup):
                 if self._local:
                     self._local.watch(missing)
                 if wait.is_over:
-                    raise Failure(f"learners {missing} did not join at {address} within {JOIN_SECONDS:.0f} s")
+                    raise Failure(f"{names_of(missing)} did not join at {address} within {JOIN_SECONDS:.0f} s")
                 if waited := wait.mention():
                     start = "to start" if self._local else f"to join at {address}"
-                    self._say(f"waiting for learners {missing}{waited} {start}")
+                    self._say(f"waiting for {names_of(missing)}{waited} {start}")
         finally:
             for channel in strangers:
                 channel.close()
@@ -172,9 +172,9 @@ class Coordinator(DistributedGroup):
             if self._interrupts.requested:
                 raise Interrupted
             self._receive(POLL_SECONDS)
-            if waited := wait.mention():
-                missing = sorted({*range(1, self.count)} - self._received.keys())
-                self._say(f"waiting for learners {missing}{waited}: their actors are slow, or they hang")
+            missing = sorted({*range(1, self.count)} - self._received.keys())  # the last may just have come
+            if missing and (waited := wait.mention()):
+                self._say(f"waiting for {names_of(missing)}{waited}: their actors are slow, or they hang")
         received, self._received = self._received, {}
         return [received[rank] for rank in range(1, self.count)]
 
@@ -213,3 +213,8 @@ class Coordinator(DistributedGroup):
             except ChannelClosed as closed:
                 return self._lost(rank, closed)
         return None
+
+
+def names_of(ranks: list[int]) -> str:
+    """Return what users call these learners: `learner 1`, or `learners 1, 3`."""
+    return f"learner{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}"

@@ -54,6 +54,7 @@ class LocalLearners:
             log=self._logs / f"learner-{rank:03d}.log",
             prepare=partial(self._prepare, rank),
             policy=NEVER,
+            keeps_secrets=True,  # its own gateway asks for the same token
         )
 
     def _prepare(self, rank: int, life: int) -> Start:

@@ -28,6 +28,7 @@ from pronk.types import Failure, UserError
 
 LONGEST_CAUSE = 15_000  # characters: less than any socket's buffer, so that reporting a failure cannot block
 SEND_SECONDS = 5.0
+SECRETS = ("PRONK_TOKEN",)  # variables that a child gets only if it needs them: environments run code of many authors
 TAIL_BYTES = 1 << 16
 STACK_SECONDS = 1.0  # for a process to write its stack; a stopped one never does
 
@@ -40,13 +41,16 @@ main()
 """
 
 
-def start(run: Run, log: Path, descriptors: Sequence[int] = ()) -> tuple[subprocess.Popen[bytes], Channel]:
+def start(
+    run: Run, log: Path, descriptors: Sequence[int] = (), keeps_secrets: bool = False
+) -> tuple[subprocess.Popen[bytes], Channel]:
     """Start a child that runs `run.program` and writes to a log.
 
     Args:
         run: what to run.
         log: file to append its standard output and error to.
         descriptors: what it inherits besides its channel.
+        keeps_secrets: let it have the SECRETS in this process's environment.
 
     Raises:
         OSError: the log cannot be opened, or the process cannot be made.
@@ -60,7 +64,7 @@ def start(run: Run, log: Path, descriptors: Sequence[int] = ()) -> tuple[subproc
                 stdout=file,
                 stderr=file,
                 pass_fds=[*descriptors, *session.descriptors(), theirs.fileno()],
-                env={**os.environ, **session.variables(), VARIABLE: str(theirs.fileno())},
+                env={**environment(keeps_secrets), **session.variables(), VARIABLE: str(theirs.fileno())},
                 start_new_session=True,  # the terminal's Ctrl-C is the parent's business
             )
     except OSError:
@@ -69,6 +73,11 @@ def start(run: Run, log: Path, descriptors: Sequence[int] = ()) -> tuple[subproc
     with contextlib.suppress(ChannelClosed):  # it is dead already, which its supervisor will notice
         channel.send(run, SEND_SECONDS)
     return process, channel
+
+
+def environment(keeps_secrets: bool) -> dict[str, str]:
+    """Return this process's environment for a child."""
+    return {name: value for name, value in os.environ.items() if keeps_secrets or name not in SECRETS}
 
 
 def main() -> None:
@@ -130,6 +139,15 @@ def stack_of(process: subprocess.Popen[bytes], log: Path) -> str:
             return file.read().decode(errors="replace").strip() or "(it does not answer: is it stopped?)"
     except OSError as error:  # the log was removed
         return f"({error})"
+
+
+def is_stopped(process: subprocess.Popen[bytes]) -> bool:
+    """Whether somebody has stopped a child (SIGSTOP, a debugger), as far as this system says."""
+    try:
+        with open(f"/proc/{process.pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()[0] in (b"T", b"t")
+    except (OSError, IndexError):
+        return False
 
 
 def tail(log: Path, lines: int = 15) -> str:

@@ -4,7 +4,7 @@
   system or an operator, SIGTERM) is not.
 - Faults in a row end it: `max_failures`. The count starts again when a life made progress and lasted `steady_seconds`.
 - Kills are survived much longer: only `max_kills` in a row without any progress between them end it, which is what a
-  machine without enough memory looks like.
+  machine without enough memory looks like, and only if nobody else works.
 - The pause before a restart grows with the ends in a row, so that a broken child costs little.
 """
 

@@ -81,9 +81,14 @@ class Child:
     """How long the child has done nothing although it could: more than the timeout is a hang."""
     silence: str = "no sign of life"
     """What a hang lacks, such as `no unroll`."""
-    timeout_key: str = "actors.timeout_seconds"
+    timeout_key: str | None = "actors.timeout_seconds"
+    """The setting that has the timeout, if it is one."""
     errors_are_final: Callable[[], bool] = lambda: False
     """Whether an exception of the child ends it for good."""
+    keeps_secrets: bool = False
+    """Whether it needs the token in this process's environment."""
+    others_work: Callable[[], bool] = lambda: False
+    """Whether the run goes on without this child. Kills from outside then never end it, however many there are."""
 
 
 class SupervisedProcess:
@@ -122,7 +127,7 @@ class SupervisedProcess:
         self._started_at = self.last_message_at = time.monotonic()
         try:
             with start.inherited:
-                self.process, self._channel = child.start(run, spec.log, start.descriptors)
+                self.process, self._channel = child.start(run, spec.log, start.descriptors, spec.keeps_secrets)
         except OSError as error:  # of a full disk or process table
             self._judge(End(str(error), str(error)))
 
@@ -196,7 +201,11 @@ class SupervisedProcess:
 
     def _hang(self, process: subprocess.Popen[bytes]) -> End:
         spec = self.spec
-        brief = f"{spec.silence} for {spec.timeout_seconds:g} s ({spec.timeout_key})"
+        key = f" ({spec.timeout_key})" if spec.timeout_key else ""
+        brief = f"{spec.silence} for {spec.timeout_seconds:g} s{key}"
+        if child.is_stopped(process):
+            stopped = f"{brief}: it is stopped (SIGSTOP)"
+            return End(stopped, stopped, is_fault=False)
         return End(f"{brief}; it was here:\n{child.stack_of(process, spec.log)}", brief)
 
     def _end(self, end: End) -> None:
@@ -208,6 +217,8 @@ class SupervisedProcess:
         if end.is_mistake:
             raise UserError(end.cause)
         pause = self._restarts.pause_after(end.is_fault, time.monotonic() - self._started_at, self.progressed)
+        if pause is None and not end.is_fault and self.spec.others_work():
+            pause = self.spec.policy.last_pause
         if pause is None or (end.raised and self.spec.errors_are_final()):
             raise ProcessFailed(self.spec.name, end, max(self._restarts.failures, self._restarts.kills))
         self._due = time.monotonic() + pause

@@ -297,9 +297,14 @@ def number(value: Any) -> Any:
     return value if is_number(value) else 0
 
 
-def printable(text: str) -> str:
-    """Return a text without what a terminal would obey or cannot show. Names of folders may hold anything."""
-    return "".join(letter if letter.isprintable() else "?" for letter in text)
+def printable(text: str, also: str = "") -> str:
+    """Return a text without what a terminal would obey or cannot show. Names of folders may hold anything.
+
+    `also` are characters to keep.
+    """
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() or letter in also else "?" for letter in text)
 
 
 def return_text(value: Any, spread: float | None = None) -> str:

@@ -12,9 +12,10 @@ import pytest
 from actors import actor_setup, actors_of
 from processes import wait_until
 
-from pronk.actors import remote_count
+from pronk.actors import gateway, remote_count
 from pronk.actors.remote_count import RemoteCount
 from pronk.config.resolved import Rank
+from pronk.transport import LearnerPort
 
 NOBODY = ("actors.count=0", "gateway.address=127.0.0.1:0", "actors.envs=16")
 
@@ -23,9 +24,15 @@ def pids(log: Path) -> list[int]:
     return [int(pid) for pid in re.findall(r"the gateway starts \(life \d+, pid (\d+)\)", log.read_text())]
 
 
+def take(port: LearnerPort, unrolls: int) -> None:
+    for _ in range(unrolls):
+        with port.unrolls(1):
+            pass
+
+
 @pytest.mark.parametrize(
     ("number", "cause"),
-    [(signal.SIGKILL, "killed by SIGKILL"), (signal.SIGSTOP, "no sign of life for 2 s (actors.timeout_seconds)")],
+    [(signal.SIGKILL, "killed by SIGKILL"), (signal.SIGSTOP, "no sign of life for 2 s: it is stopped (SIGSTOP)")],
 )
 def test_a_killed_or_frozen_gateway_is_restarted_at_the_same_address(
     number: signal.Signals, cause: str, tmp_path: Path
@@ -45,6 +52,43 @@ def test_a_killed_or_frozen_gateway_is_restarted_at_the_same_address(
         watch()
         assert address.read_text() == before
     assert any(line.startswith(f"the gateway failed ({cause}); restarting it. Its log: ") for line in said), said
+
+
+def test_a_frozen_gateway_is_noticed_long_before_its_actors_are_blamed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`actors.timeout_seconds` is for environments, which may be slow. A gateway has no reason to be silent."""
+    monkeypatch.setattr(gateway, "SILENT_SECONDS", 3.0)
+    said: list[str] = []
+    settings = ("transport=grpc", "actors.count=2", "actors.envs=4", "actors.timeout_seconds=30")
+    with actors_of(tmp_path / "run", "catch", *settings, say=said.append) as (port, watch):
+        log = tmp_path / "run" / "logs" / "gateway.log"
+        take(port, 2)
+        for life in range(4):  # more often than a fault of its own would be forgiven
+            os.kill(pids(log)[life], signal.SIGSTOP)
+
+            def restarted(life: int = life) -> bool:
+                watch()
+                return log.read_text().count("starts (life") == life + 2
+
+            wait_until(restarted, 60.0, "its restart")
+            take(port, 8)
+    stopped = "the gateway failed (no sign of life for 3 s: it is stopped (SIGSTOP)); restarting it. Its log: "
+    assert [line.startswith(stopped) for line in said] == [True] * 4, said
+
+
+def test_the_token_is_not_in_the_environment_of_actors_and_gateway(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PRONK_TOKEN", "a-secret-token")
+    settings = ("actors.count=1", "gateway.address=127.0.0.1:0", "actors.envs=16")
+    with actors_of(tmp_path / "run", "catch", *settings, say=lambda line: None) as (port, _):
+        take(port, 1)
+        logs = (tmp_path / "run" / "logs").glob("*.log")
+        started = [int(pid) for log in logs for pid in re.findall(r"life \d+, pid (\d+)\)", log.read_text())]
+        assert len(started) == 2
+        for pid in started:
+            assert b"a-secret-token" not in Path(f"/proc/{pid}/environ").read_bytes()
 
 
 def test_a_learner_of_several_waits_for_its_own_share_of_the_batch(

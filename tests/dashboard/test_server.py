@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import os
@@ -131,6 +132,25 @@ def test_nothing_else_is_given_out(server: Server, path: str) -> None:
     status, content, headers = request(server, path)
     assert (status, headers["Content-Type"]) == (404, "text/plain; charset=utf-8")
     assert content.count(b"\n") == 1
+
+
+@pytest.mark.parametrize("path", ["http://[", "/api/runs?" + "a&" * 200_000])
+def test_what_is_no_address_is_refused_without_a_traceback(
+    server: Server, path: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with socket.create_connection(("127.0.0.1", server.server_port), timeout=20) as connection:
+        connection.sendall(f"GET {path} HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n\r\n".encode())
+        with contextlib.suppress(ConnectionError):  # it need not read all of a long line
+            assert re.match(rb"HTTP/1.1 4\d\d ", connection.recv(100))
+    assert request(server, "/")[0] == 200
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_a_range_with_thousands_of_digits_harms_nobody(server: Server, capfd: pytest.CaptureFixture[str]) -> None:
+    address = "/clip?run=sweep/a%20b%26c&clip=final.mp4"
+    for asked in (f"bytes=0-{'9' * 5000}", f"bytes={'9' * 5000}-"):
+        assert request(server, address, Range=asked)[0] in (200, 416)
+    assert "Traceback" not in capfd.readouterr().err
 
 
 def test_a_clip_comes_whole_or_in_parts(server: Server) -> None:

@@ -60,7 +60,7 @@ def pid_of_learner(training: Training, rank: int) -> int:
 def errors_of(training: Training) -> str:
     """What it printed as errors, without the notice that a start takes long on a busy machine."""
     lines = training.err.splitlines(keepends=True)
-    return "".join(line for line in lines if not line.startswith("waiting for learners"))
+    return "".join(line for line in lines if not line.startswith("waiting for learner"))
 
 
 def test_a_killed_learner_ends_the_others_and_resume_goes_on(trainings: dict[str, Training]) -> None:

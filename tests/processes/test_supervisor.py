@@ -178,7 +178,7 @@ def test_a_stopped_child_is_found_too(bench: Callable[..., Bench]) -> None:
     one.poll_until(lambda: one.messages)
     os.kill(one.pid(), signal.SIGSTOP)
     one.child.spec.__dict__["silent_seconds"] = silent_after_first_message(one.child)
-    assert "is it stopped?" in one.poll_to_failure()
+    assert "it is stopped (SIGSTOP)" in one.poll_to_failure()
 
 
 def test_a_child_that_hangs_after_it_failed_is_ended_with_its_cause(bench: Callable[..., Bench]) -> None:
@@ -259,3 +259,40 @@ def test_a_child_ends_with_its_parent_even_while_it_hangs(tmp_path: Path) -> Non
         wait_until(lambda: "starts" in (tmp_path / "child.log").read_text(), SECONDS, "its start")
         parent.kill()
     wait_until(lambda: not is_running(child), SECONDS, "its end")
+
+
+def test_kills_from_outside_end_nothing_while_others_work(tmp_path: Path) -> None:
+    working = True
+    bench = Bench(tmp_path / "log", "hang", others_work=lambda: working)
+    bench.child.start()
+
+    def kill() -> None:
+        bench.poll_until(lambda: bench.child.process is not None)
+        os.kill(bench.pid(), signal.SIGKILL)
+        bench.poll_until(lambda: bench.child.process is None)
+
+    for _ in range(8):  # max_kills is 5
+        kill()
+    working = False
+    with pytest.raises(ProcessFailed, match="killed by SIGKILL"):
+        kill()
+
+
+def test_a_stopped_child_is_not_to_blame(tmp_path: Path) -> None:
+    bench = Bench(tmp_path / "log", "hang", timeout_seconds=1.0, silent_seconds=lambda: 2.0 * stopped, timeout_key=None)
+    for _ in range(4):  # max_failures is 3
+        stopped = False
+        bench.poll_until(lambda: bench.child.process is not None and bench.child.has_reported)
+        os.kill(bench.pid(), signal.SIGSTOP)
+        wait_until(lambda: child.is_stopped(process_of_child(bench)), SECONDS, "its stop")
+        stopped = True
+        bench.poll_until(lambda: bench.child.process is None)
+    assert set(bench.said) == {
+        f"child 7 failed (no sign of life for 1 s: it is stopped (SIGSTOP)); restarting it. Its log: {tmp_path / 'log'}"
+    }
+    bench.child.stop()
+
+
+def process_of_child(bench: Bench) -> subprocess.Popen[bytes]:
+    assert bench.child.process is not None
+    return bench.child.process

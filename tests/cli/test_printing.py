@@ -1,0 +1,58 @@
+"""What a terminal gets: rich's own commands, and none that a run's name or an exception holds."""
+
+import io
+
+from rich.table import Table
+from rich.text import Text
+
+from pronk.cli import shell
+from pronk.learners.coordinator import names_of
+from pronk.processes import child
+from pronk.types import Failure
+
+EVIL = "a\x1b]0;title\x07\x1b[31mb\x9bc\ud800d"
+
+
+def test_names_cannot_command_the_terminal():
+    file = io.StringIO()
+    screen = shell.Screen(file=file, force_terminal=True, width=80, color_system="truecolor")
+    table = Table("run")
+    table.add_row(Text(EVIL))
+    screen.print(Text(EVIL, "red"), soft_wrap=True)
+    screen.print(EVIL, markup=False)
+    screen.print(table)
+    printed = file.getvalue()
+    printed.encode()  # a lone surrogate would raise
+    assert "]0;title" in printed
+    assert "\x1b]" not in printed
+    assert "\x07" not in printed
+    assert "\x9b" not in printed
+    assert "\x1b[31m" in printed  # rich's own: the first was to be red
+    assert "\x1b[31mb" not in printed
+
+
+def test_lines_stay_lines():
+    file = io.StringIO()
+    screen = shell.Screen(file=file, width=80)
+    screen.print(Text("one\n\ttwo"), soft_wrap=True)
+    assert file.getvalue().split() == ["one", "two"]
+
+
+def test_a_message_that_cannot_be_encoded_keeps_its_cause(cli, monkeypatch):
+    def fail(*_, **__):
+        raise Failure("the file \udcff.txt is missing")
+
+    monkeypatch.setattr("pronk.cli.show.load_config", fail)
+    code, _, err = cli("show", "cartpole")
+    assert (code, err) == (1, "failed: the file ?.txt is missing\n")
+
+
+def test_the_token_stays_with_who_needs_it(monkeypatch):
+    monkeypatch.setenv("PRONK_TOKEN", "secret")
+    assert "PRONK_TOKEN" not in child.environment(keeps_secrets=False)
+    assert child.environment(keeps_secrets=True)["PRONK_TOKEN"] == "secret"
+
+
+def test_learners_are_named():
+    assert names_of([1]) == "learner 1"
+    assert names_of([1, 3]) == "learners 1, 3"
