@@ -38,6 +38,7 @@ from pronk.runs.directory import RunDirectory
 from pronk.runs.trust import remember
 from pronk.sinks import Sink
 from pronk.sinks.callbacks import Callbacks, OnCheckpoint, OnLine
+from pronk.sinks.notebook import NotebookDisplay, in_notebook
 from pronk.sinks.outside import check_sinks
 from pronk.training import Say, Training
 from pronk.transport.security import check_gateway
@@ -90,7 +91,7 @@ def train(
             `environment` and the numbers of `env.info`.
         on_checkpoint: gets the path of each checkpoint after it was written.
         on_evaluation: gets each line of eval.jsonl, with `evaluation=true`.
-        display: one more sink for the metrics.
+        display: one more sink for the metrics. None: in a notebook a picture that follows the run, elsewhere nothing.
         say: gets warnings, and notes on what was chosen.
 
     Raises:
@@ -100,6 +101,8 @@ def train(
     """
     config = config_of(source, overrides)
     callbacks = Callbacks(on_metrics, on_episode, on_checkpoint, on_evaluation)
+    if display is None and in_notebook():
+        display = NotebookDisplay(name or run_name(config), config.run.total_steps, config.run.stop_return)
     if config.cluster.name == "ray":
         refuse_callbacks(callbacks, "cluster=ray")
         return raise_if_interrupted(train_on_cluster(config, run_dir, name, resume, display, say))

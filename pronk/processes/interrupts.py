@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
@@ -84,6 +85,8 @@ class Interrupts:
             self._detach()
         if self.requested and number == signal.SIGHUP:
             return
+        if self.requested and "ipykernel" in sys.modules:
+            raise KeyboardInterrupt  # a notebook's kernel and all that it holds must survive
         if self.requested:
             if os.isatty(1):
                 os.write(1, SHOW_CURSOR)  # a live display had hidden it

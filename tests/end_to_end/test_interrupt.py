@@ -178,7 +178,7 @@ def test_ctrl_c_ends_in_good_order_where_the_learner_plays_itself(trainings: dic
 
 def test_ctrl_c_ends_a_run_whose_environment_hangs_before_anything_started(trainings: dict[str, Training]) -> None:
     training = trainings["hanging_at_once"]
-    training.wait_until(lambda: "hanging" in training.out, "the hang")
+    training.wait_until(training.descendants, "the process that tries the environment, which hangs there")
     training.send(signal.SIGINT)
     assert training.wait(SOON) == 130
     assert "Traceback" not in training.err

@@ -5,7 +5,10 @@ from __future__ import annotations
 import io
 import json
 import math
+import re
+import sys
 import time
+import types
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,7 @@ from pronk.metrics import Metrics
 from pronk.sinks import Sink
 from pronk.sinks.console import Display, PlainLines, duration, sparkline
 from pronk.sinks.jsonl import JsonLines
+from pronk.sinks.notebook import MOST_POINTS, NotebookDisplay, in_notebook
 from pronk.sinks.tensorboard import TensorBoard
 
 CONTRACT = {
@@ -176,3 +180,39 @@ def test_sparkline_goes_from_the_lowest_to_the_highest() -> None:
 
 def test_duration_is_hours_minutes_seconds() -> None:
     assert [duration(seconds) for seconds in (0, 59.4, 61, 3600 + 62)] == ["0:00", "0:59", "1:01", "1:01:02"]
+
+
+def test_a_notebook_shows_one_picture_that_is_redrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[str] = []
+
+    class Handle:
+        def update(self, content: str) -> None:
+            shown.append(content)
+
+    def display(content: str, display_id: bool) -> Handle:
+        shown.append(content)
+        return Handle()
+
+    module = types.ModuleType("IPython.display")
+    module.HTML, module.display = str, display  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "IPython", types.ModuleType("IPython"))
+    monkeypatch.setitem(sys.modules, "IPython.display", module)
+    with NotebookDisplay("my <env>", 2000, 475.0) as sink:
+        for number in range(MOST_POINTS + 50):
+            sink.write(line(env_steps=number, episode_return=0.5 * number, wall_seconds=float(number)))
+        sink.evaluated(EVALUATION)
+    assert shown[0] == "<pre>my &lt;env&gt;: starting the actors ...</pre>"
+    assert len(shown) == MOST_POINTS + 52
+    assert "174.5 of 475" in shown[-1]
+    assert "487.2 +- 4.5 over 20 episodes" in shown[-1]
+    (points,) = re.findall(r"points='([^']*)'", shown[-1])
+    assert 100 < len(points.split()) <= MOST_POINTS
+    assert points.split()[0].startswith("0.0,")
+    assert points.split()[-1].startswith("480.0,")
+
+
+def test_only_a_kernel_is_a_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "ipykernel", raising=False)
+    assert not in_notebook()
+    monkeypatch.setitem(sys.modules, "ipykernel", types.ModuleType("ipykernel"))
+    assert in_notebook()
