@@ -1,4 +1,4 @@
-"""Progress in a notebook: one picture that is redrawn, instead of a flood of lines. For Jupyter and what uses its kernel."""
+"""Progress in a notebook: one picture that is redrawn, not a flood of lines. For Jupyter and what uses its kernel."""
 
 from __future__ import annotations
 
