@@ -151,9 +151,9 @@ def plan_of(
     changes = with_seed(overrides, seed)
     if resume:
         run = find_run(str(run_dir or source))
-        config = override(run.load_config().without_host(), changes)
-        require_known(code_to_train(config), str(run.path), trust)
-        return config, run.path.name, run.path
+        recorded = run.load_config().without_host()
+        require_known(code_to_train(recorded), str(run.path), trust)  # what the overrides name is the user's own
+        return override(recorded, changes), run.path.name, run.path
     if is_run(Path(source)):
         raise UserError(f"{source} is a run; to continue it: pronk train {source} --resume")
     return load_config(source, changes), plain_name(Path(source).name), run_dir

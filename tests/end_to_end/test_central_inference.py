@@ -66,7 +66,7 @@ def test_a_server_that_hangs_is_restarted_and_its_actor_is_not(tmp_path: Path) -
         os.kill(servers(training)[0], signal.SIGSTOP)
         training.wait_until(lambda: len(servers(training)) == 2, "the next server")
         wait_for_more_updates(training)
-        assert "(no sign of life for 4 s (half of actors.timeout_seconds)); restarting it" in training.err
+        assert "no sign of life for 4 s (half of actors.timeout_seconds): it is stopped (SIGSTOP)" in training.err
         assert len(training.lives(0)) == 1
         training.send(signal.SIGKILL)
         assert training.wait() == -signal.SIGKILL

@@ -158,7 +158,7 @@ def test_the_losses_of_two_learners_add_up_to_that_of_one(reduction):
     def joined(tensors, axis):
         return torch.cat(tensors, axis)[:, order] if axis else torch.cat(tensors)[order]
 
-    names = [name for name in halves[0][0]._fields if name != "state"]
+    names = [name for name in halves[0][0]._fields if name not in ("state", "info")]
     axes = {name: 0 if name in ("version", "task", "environment") else 1 for name in names}
     batch = halves[0][0]._replace(**{n: joined([getattr(half[0], n) for half in halves], axes[n]) for n in names})
     total, expected, valid = 0.0, 0.0, batch.valid.sum()
