@@ -23,7 +23,10 @@ RULES: dict[str, dict[str, Any]] = {
     "images": {"actors.envs": 16, "actors.unroll_length": 20, "optimiser.learning_rate": 5e-4},
 }
 WIDTHS = (4, 3, 2, 1)  # of a batch, in columns: the first that divides an actor's environments
+# By kind of action. With choices, a limit of the KL divergence slows learning when most is to be learnt: Taxi never
+# gets beyond avoiding all penalties then.
 ENTROPY_COSTS = {"choices": 0.01, "real numbers": 0.002}
+MAX_KL = {"choices": None, "real numbers": 0.02}
 PASSES = {"vectors": 8, "small images": 3}  # with a loss that bounds how far they lead
 
 
@@ -44,7 +47,8 @@ def decided(config: Config, spec: EnvSpec | None = None) -> Config:
     else:
         del rules["actors.envs"]  # they have to fit the batch: see resolved.py
     rules["learner.passes"] = PASSES.get(kind, "idle") if config.loss.name == "appo" else "idle"
-    rules["loss.entropy_cost"] = ENTROPY_COSTS["choices" if spec is None or spec.action.choices else "real numbers"]
+    actions = "choices" if spec is None or spec.action.choices else "real numbers"
+    rules |= {"loss.entropy_cost": ENTROPY_COSTS[actions], "loss.max_kl": MAX_KL[actions]}
     over_network = config.gateway.address is not None or config.transport.name == "grpc"
     never_idle = config.learner.passes == config.learner.batch_size == "auto" and not over_network
     rules["actors.slots"] = 1 if never_idle else 2

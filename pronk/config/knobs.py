@@ -216,10 +216,10 @@ class LossConfig(Section):
     Paper: 1."""
     clip: PositiveFloat = 0.2
     """With name=appo: how far the ratio of new to old policy may move from 1 before a step stops teaching. PPO: 0.2."""
-    max_kl: PositiveFloat | None = 0.02
+    max_kl: PositiveFloat | Auto | None = "auto"
     """With name=appo: the learning rate falls while the policy is further than this from the policies that acted (mean
     KL divergence of a batch, in nats), and recovers after. The more precise a policy gets, the further the same step
-    moves it. None: off."""
+    moves it. `auto`: 0.02 for real-valued actions, off for choices. None: off."""
     target_updates: Annotated[int, Field(ge=0)] = 0
     """With name=appo: clip against a target network, a copy that is renewed after so many updates, instead of against
     the policies that acted (IMPACT). Worth a try with replay or a large lag. 0: no target network."""

@@ -68,6 +68,7 @@ class ResolvedLoss(LossConfig):
     """Policy, values and batch -> a number to minimise."""
 
     entropy_cost: float
+    max_kl: float | None = None
 
 
 class ResolvedOptimiser(OptimiserConfig):
