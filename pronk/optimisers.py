@@ -121,7 +121,7 @@ class KlBrake:
     """A factor of the learning rate that falls while the policy is too far from the policies that acted."""
 
     def __init__(self, limit: float | None, device: torch.device) -> None:
-        self._limit = math.inf if limit is None else limit
+        self._limit = limit
         self.values = torch.tensor([0.0, 1.0], device=device)
         """Mean KL divergence of the last updates, and the factor."""
 
@@ -131,6 +131,8 @@ class KlBrake:
 
     def observe(self, kl: float) -> None:
         """Take over the mean KL divergence of a batch."""
+        if self._limit is None:
+            return
         mean, factor = self.values.tolist()
         mean += BRAKE_SHARE * (kl - mean)
         factor *= BRAKE if mean > self._limit else RECOVERY

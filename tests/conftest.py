@@ -22,7 +22,7 @@ collect_seldom()
 # Jobs in the background of a shell ignore Ctrl-C, and so would all that is started here: tests of Ctrl-C would fail.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# What the account has trained with (pronk/runs/trust.py) is remembered for this session only.
+# What the account has trained with (pronk/runs/trust.py) is remembered while the tests run, not after.
 CONFIG_HOME = tempfile.TemporaryDirectory(prefix="pronk-tests-")
 os.environ["XDG_CONFIG_HOME"] = CONFIG_HOME.name
 

@@ -216,7 +216,7 @@ def check_same_tasks(before: Config, now: ResolvedConfig) -> None:
 
 
 def session_names(config: Config | ResolvedConfig) -> list[str]:
-    """Return all `__main__:NAME`s of a configuration: environments, wrappers, networks and losses of this session."""
+    """Return all `__main__:NAME`s of a configuration: environments, wrappers, networks and losses of a script."""
     return sorted({found for found in strings_in(config.model_dump()) if found.startswith(session.PREFIX)})
 
 

@@ -24,7 +24,7 @@ from pronk.types import UserError
 PREFIX = "__main__:"
 VARIABLE = "PRONK_SESSION"  # of the environment of a child: the number of the inherited descriptor
 
-_made: dict[str, Any] = {}  # by name, of this session
+_made: dict[str, Any] = {}  # by name: what `name_of` was given in this process
 _pickled: dict[str, bytes] = {}  # by name: shared, or inherited
 _file: IO[bytes] | None = None  # that holds `_pickled`
 

@@ -111,10 +111,7 @@ def run_sweep(
         stack.enter_context(RunDirectory(folder).locked())
         marker = stack.enter_context(marked(folder))
         retry = retry or (resume and sweep.options.retry == "failed")
-        proposals = search_for(sweep, folder, retry)
-        records = restored(proposals.known() if proposals else members, folder, sweep.options.metric, retry)
-        if proposals:
-            conclude_ended(proposals, records)
+        proposals, records = opened(sweep, folder, members, retry)
         write = reporter(sweep, folder, capacity.at_a_time)
         shown = stack.enter_context(display(capacity.at_a_time, expected))
 
@@ -138,6 +135,15 @@ def run_sweep(
         shown.show(run.records)
     plot = draw(folder) if completed else None
     return Outcome(folder, run.records, groups_of(run.records), not completed, plot)
+
+
+def opened(sweep: Sweep, folder: Path, members: list[Member], retry: bool) -> tuple[Search | None, list[Record]]:
+    """Return what proposes members, if anything does, and what is known of all members so far."""
+    proposals = search_for(sweep, folder, retry)
+    records = restored(proposals.known() if proposals else members, folder, sweep.options.metric, retry)
+    if proposals:
+        conclude_ended(proposals, records)
+    return proposals, records
 
 
 def search_for(sweep: Sweep, folder: Path, retry: bool) -> Search | None:
