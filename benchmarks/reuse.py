@@ -1,0 +1,111 @@
+"""What it gains to learn from experience more than once, and what replay costs. Three measurements:
+
+    python benchmarks/reuse.py steps --seeds 1 2 3 4 5    environment steps until a score is reached, in one process each
+    python benchmarks/reuse.py wall --seeds 1 2 3         seconds until it is, where a step is slow; the ways take turns
+    python benchmarks/reuse.py cost                       memory of the buffer, and CPU seconds of replay per update
+
+The ways differ in nothing but what is named in WAYS. The score counts once whole episodes of the weights as they are
+have confirmed it (`run.stop_return`). The slow environment is CartPole that waits --wait seconds in every step, as one
+does that talks to a simulator elsewhere. Prints Markdown tables.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+
+HERE = Path(__file__).parent
+PRONK = [sys.executable, "-m", "pronk"]
+IMPALA = ("loss.name=impala", "loss.lambda_=1", "learner.passes=1")
+WAYS: dict[str, tuple[str, ...]] = {
+    "IMPALA": IMPALA,
+    "with replay": (*IMPALA, "replay.size=1000"),
+    "APPO, 4 passes": ("loss.name=appo", "loss.lambda_=0.95", "learner.passes=4"),
+}
+SCORES = {"catch": 0.9, "cartpole": 475.0}
+MOST_STEPS = 2_000_000
+COSTS = {"catch": ("replay.size=10000",), "pong": ("replay.size=2000",)}
+UPDATES = 300
+
+
+class Waiting(gym.Wrapper[Any, Any, Any, Any]):
+    """An environment that waits so many seconds in each step."""
+
+    def __init__(self, env: gym.Env[Any, Any], seconds: float) -> None:
+        super().__init__(env)
+        self._seconds = seconds
+
+    def step(self, action: Any) -> Any:
+        """Wait, then step."""
+        time.sleep(self._seconds)
+        return self.env.step(action)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("steps", "wall", "cost"))
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--tasks", nargs="+", default=list(SCORES), choices=list(SCORES))
+    parser.add_argument("--wait", type=float, default=0.0005, help="seconds that a step of the slow environment takes")
+    given = parser.parse_args()
+    if given.what == "cost":
+        return cost()
+    slow = [f"env.wrappers={json.dumps([{'reuse:Waiting': given.wait}])}", "env.vectorization=sync"]
+    tasks = given.tasks if given.what == "steps" else ["cartpole"]
+    found: dict[tuple[str, str], list[float]] = {}
+    for task, seed, way in itertools.product(tasks, given.seeds, WAYS):
+        more = ["transport=local"] if given.what == "steps" else slow
+        steps, seconds = trained(task, seed, [*WAYS[way], *more])
+        found.setdefault((task, way), []).append(steps if given.what == "steps" else seconds)
+        print(f"{task}, seed {seed}, {way}: {steps:,} steps, {seconds:.1f} s of training", file=sys.stderr, flush=True)
+    print(table(found, tasks, given.what))
+
+
+def trained(task: str, seed: int, settings: list[str]) -> tuple[int, float]:
+    """Train until the score is reached; return environment steps and seconds of training."""
+    fixed = [f"run.stop_return={SCORES[task]}", f"run.total_steps={MOST_STEPS}", "optimiser.schedule=constant"]
+    paths = os.pathsep.join(filter(None, [str(HERE), os.environ.get("PYTHONPATH")]))
+    with tempfile.TemporaryDirectory() as folder:
+        command = [*PRONK, "train", task, *fixed, *settings, "--seed", str(seed), "--quiet", "--run-dir", f"{folder}/r"]
+        subprocess.run(command, check=True, env=os.environ | {"PYTHONPATH": paths})
+        summary = json.loads(Path(folder, "r/summary.json").read_text())
+    if summary["outcome"] != "solved":
+        print(f"{task}, seed {seed}: not reached in {MOST_STEPS:,} steps", file=sys.stderr)
+    return summary["env_steps"], summary["wall_seconds"]
+
+
+def table(found: dict[tuple[str, str], list[float]], tasks: list[str], what: str) -> str:
+    """Render Markdown: the mean of the seeds, all of them, and the mean as a share of IMPALA's."""
+    unit = "steps" if what == "steps" else "seconds of training"
+    lines = [f"| until the score is reached | mean {unit} | of IMPALA's | each seed |", "|---|---|---|---|"]
+    for task, way in itertools.product(tasks, WAYS):
+        values, plain = found[task, way], statistics.fmean(found[task, "IMPALA"])
+        mean, each = statistics.fmean(values), ", ".join(f"{value:,.0f}" for value in values)
+        lines.append(f"| {task} {SCORES[task]:g}, {way} | {mean:,.0f} | {mean / plain:.2f} | {each} |")
+    return "\n".join(lines)
+
+
+# ---- what replay costs
+
+
+def cost() -> None:
+    """Print how much memory a full buffer takes, and the share of replay in the learner's CPU time."""
+    print("| | memory stated | taken | update | of it replay | beyond the columns |\n|---|---|---|---|---|---|")
+    for task, settings in COSTS.items():
+        command = [sys.executable, __file__.replace("reuse.py", "reuse_cost.py"), task, *settings]
+        print(subprocess.run(command, check=True, capture_output=True, text=True).stdout, end="", flush=True)
+
+
+if __name__ == "__main__":
+    main()
