@@ -25,6 +25,10 @@ from typing import Any
 
 import gymnasium as gym
 
+import pronk
+from pronk.learner import Learner
+from pronk.replay import Replay
+
 HERE = Path(__file__).parent
 PRONK = [sys.executable, "-m", "pronk"]
 IMPALA = ("loss.name=impala", "loss.lambda_=1", "learner.passes=1")
@@ -100,11 +104,62 @@ def table(found: dict[tuple[str, str], list[float]], tasks: list[str], what: str
 
 
 def cost() -> None:
-    """Print how much memory a full buffer takes, and the share of replay in the learner's CPU time."""
-    print("| | memory stated | taken | update | of it replay | beyond the columns |\n|---|---|---|---|---|---|")
+    """Print the memory of a buffer that fills up, and the share of replay in the CPU time of updates."""
+    head = ("", "stated", "resident memory grew by", "update", "of it draw and record", "added to the learner's time")
+    print(f"| {' | '.join(head)} |\n|{'---|' * len(head)}")
     for task, settings in COSTS.items():
-        command = [sys.executable, __file__.replace("reuse.py", "reuse_cost.py"), task, *settings]
-        print(subprocess.run(command, check=True, capture_output=True, text=True).stdout, end="", flush=True)
+        print(f"| {task}, {settings[0]} | {' | '.join(measured(task, settings))} |", flush=True)
+
+
+def measured(task: str, settings: tuple[str, ...]) -> list[str]:
+    """Train until the buffer is full and for UPDATES more; return the cells of a row. CPU seconds of this thread."""
+    said: list[str] = []
+    replay, step = Clock(Replay, "draw", "record"), Clock(Learner, "step")  # what a step remembers of values is in it
+    settings = (*settings, "transport=local", "run.stop_return=null", "learner.threads=1", "checkpoint.every_seconds=1e6")
+    with tempfile.TemporaryDirectory() as folder, replay, step:
+        with pronk.Trainer(task, settings, run_dir=f"{folder}/run", say=said.append) as trainer:
+            trainer.step(20)
+            buffer, before = trainer._training._replay, resident()
+            while len(buffer) < trainer._training.config.replay.size and not buffer.shortage:
+                trainer.step(20)
+            grown = resident() - before
+            replay.seconds = step.seconds = 0.0
+            trainer.step(UPDATES)
+            stated = sum(array.nbytes for array in buffer.arrays.values())
+    each = [clock.seconds / UPDATES * 1e3 for clock in (step, replay)]
+    times = [f"{sum(each):.2f} ms", f"{each[1]:.2f} ms", f"{each[1] / each[0]:.1%}"]
+    return [f"{stated / 2**20:.1f} MiB", f"{grown / 2**20:.1f} MiB", *times]
+
+
+class Clock:
+    """Adds up the CPU seconds that methods of a class take, while the `with` block lasts."""
+
+    def __init__(self, owner: type, *names: str) -> None:
+        self.seconds = 0.0
+        self._owner, self._methods = owner, {name: getattr(owner, name) for name in names}
+
+    def __enter__(self) -> None:
+        for name, method in self._methods.items():
+            setattr(self._owner, name, self._timed(method))
+
+    def __exit__(self, *_: object) -> None:
+        for name, method in self._methods.items():
+            setattr(self._owner, name, method)
+
+    def _timed(self, method: Any) -> Any:
+        def call(*arguments: Any, **named: Any) -> Any:
+            began = time.thread_time()
+            try:
+                return method(*arguments, **named)
+            finally:
+                self.seconds += time.thread_time() - began
+
+        return call
+
+
+def resident() -> int:
+    """Return the memory of this process in bytes (Linux)."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 if __name__ == "__main__":
