@@ -1,6 +1,6 @@
 """What it gains to learn from experience more than once, and what replay costs. Three measurements:
 
-    python benchmarks/reuse.py steps --seeds 1 2 3 4 5    environment steps until a score is reached, in one process each
+    python benchmarks/reuse.py steps --seeds 1 2 3 4 5    environment steps until a score is reached, one process each
     python benchmarks/reuse.py wall --seeds 1 2 3         seconds until it is, where a step is slow; the ways take turns
     python benchmarks/reuse.py cost                       memory of the buffer, and CPU seconds of replay per update
 
@@ -115,7 +115,13 @@ def measured(task: str, settings: tuple[str, ...]) -> list[str]:
     """Train until the buffer is full and for UPDATES more; return the cells of a row. CPU seconds of this thread."""
     said: list[str] = []
     replay, step = Clock(Replay, "draw", "record"), Clock(Learner, "step")  # what a step remembers of values is in it
-    settings = (*settings, "transport=local", "run.stop_return=null", "learner.threads=1", "checkpoint.every_seconds=1e6")
+    settings = (
+        *settings,
+        "transport=local",
+        "run.stop_return=null",
+        "learner.threads=1",
+        "checkpoint.every_seconds=1e6",
+    )
     with tempfile.TemporaryDirectory() as folder, replay, step:
         with pronk.Trainer(task, settings, run_dir=f"{folder}/run", say=said.append) as trainer:
             trainer.step(20)

@@ -139,7 +139,8 @@ class Replay:
             value: [T+1, B] the learner's values; needed where the buffer keeps them.
             error: [B] how much each column has taught: its priority; needed where columns are drawn by it.
         """
-        assert (value is not None or self._value is None) and (error is not None or self._priority is None)
+        assert value is not None or self._value is None
+        assert error is not None or self._priority is None
         if drawn is not None and self._priority is not None and error is not None:  # before a slot is overwritten
             self._priority[drawn] = error[-len(drawn) :] + SMALLEST_PRIORITY
         numbers = np.flatnonzero(fresh)[-self._size :]

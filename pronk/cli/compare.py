@@ -50,8 +50,9 @@ def compare(
     metric: Annotated[
         str,
         typer.Option(
-            help="Score of a run: final (its last mean return), late (the mean over the last tenth of its steps), best (its "
-            "highest), eval (its last evaluation) or area (mean return from the start to the end of the shortest run)."
+            help="Score of a run: final (its last mean return), late (the mean over the last tenth of its steps), best "
+            "(its highest), eval (its last evaluation) or area (mean return from the start to the end of the shortest "
+            "run)."
         ),
     ] = "final",
     normalise: Annotated[

@@ -259,7 +259,10 @@ def test_numbers_have_the_digits_that_their_interval_allows():
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["runs", "--metric", "finel"], "metric must be one of final, best, eval, area, late, got 'finel' (did you mean"),
+        (
+            ["runs", "--metric", "finel"],
+            "metric must be one of final, best, eval, area, late, got 'finel'",
+        ),
         (["runs", "--normalise", "humans"], "normalise must be one of none, human, range, got 'humans'"),
         (["runs", "--normalise", "human"], "needs one of the 57 Atari games that have a human score, got CartPole-v1"),
         (["runs", "--by", "loss.discont"], "no setting 'loss.discont' in these runs (did you mean 'loss.discount'?)"),
