@@ -5,8 +5,8 @@
     python benchmarks/reuse.py cost                       memory of the buffer, and CPU seconds of replay per update
 
 The ways differ in nothing but what is named in WAYS. The score counts once whole episodes of the weights as they are
-have confirmed it (`run.stop_return`). The slow environment is CartPole that waits --wait seconds in every step, as one
-does that talks to a simulator elsewhere. Prints Markdown tables.
+have confirmed it (`run.stop_return`). The slow environment is Catch that waits --wait seconds in every step, as if it
+talked to a simulator elsewhere. Prints Markdown tables.
 """
 
 from __future__ import annotations
@@ -23,9 +23,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-import gymnasium as gym
-
 import pronk
+from pronk.envs.catch import CatchVectorEnv
 from pronk.learner import Learner
 from pronk.replay import Replay
 
@@ -43,17 +42,17 @@ COSTS = {"catch": ("replay.size=10000",), "pong": ("replay.size=2000",)}
 UPDATES = 300
 
 
-class Waiting(gym.Wrapper[Any, Any, Any, Any]):
-    """An environment that waits so many seconds in each step."""
+class SlowCatch(CatchVectorEnv):
+    """Catch whose boards are stepped one after the other and take so many seconds each."""
 
-    def __init__(self, env: gym.Env[Any, Any], seconds: float) -> None:
-        super().__init__(env)
-        self._seconds = seconds
+    def __init__(self, num_envs: int, seconds: float) -> None:
+        super().__init__(num_envs)
+        self._seconds = seconds * num_envs
 
-    def step(self, action: Any) -> Any:
+    def step(self, actions: Any) -> Any:
         """Wait, then step."""
         time.sleep(self._seconds)
-        return self.env.step(action)
+        return super().step(actions)
 
 
 def main() -> None:
@@ -61,19 +60,20 @@ def main() -> None:
     parser.add_argument("what", choices=("steps", "wall", "cost"))
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--tasks", nargs="+", default=list(SCORES), choices=list(SCORES))
-    parser.add_argument("--wait", type=float, default=0.0005, help="seconds that a step of the slow environment takes")
+    parser.add_argument("--ways", nargs="+", default=list(WAYS), choices=list(WAYS), metavar="WAY")
+    parser.add_argument("--wait", type=float, default=0.002, help="seconds that a step of the slow environment takes")
     given = parser.parse_args()
     if given.what == "cost":
         return cost()
-    slow = [f"env.wrappers={json.dumps([{'reuse:Waiting': given.wait}])}", "env.vectorization=sync"]
-    tasks = given.tasks if given.what == "steps" else ["cartpole"]
+    slow = ["env.id=reuse:SlowCatch", f"env.kwargs={json.dumps({'seconds': given.wait})}", "env.wrappers=[]"]
+    tasks = given.tasks if given.what == "steps" else ["catch"]
     found: dict[tuple[str, str], list[float]] = {}
-    for task, seed, way in itertools.product(tasks, given.seeds, WAYS):
+    for task, seed, way in itertools.product(tasks, given.seeds, given.ways):
         more = ["transport=local"] if given.what == "steps" else slow
         steps, seconds = trained(task, seed, [*WAYS[way], *more])
         found.setdefault((task, way), []).append(steps if given.what == "steps" else seconds)
         print(f"{task}, seed {seed}, {way}: {steps:,} steps, {seconds:.1f} s of training", file=sys.stderr, flush=True)
-    print(table(found, tasks, given.what))
+    print(table(found, given.what))
 
 
 def trained(task: str, seed: int, settings: list[str]) -> tuple[int, float]:
@@ -89,11 +89,11 @@ def trained(task: str, seed: int, settings: list[str]) -> tuple[int, float]:
     return summary["env_steps"], summary["wall_seconds"]
 
 
-def table(found: dict[tuple[str, str], list[float]], tasks: list[str], what: str) -> str:
+def table(found: dict[tuple[str, str], list[float]], what: str) -> str:
     """Render Markdown: the mean of the seeds, all of them, and the mean as a share of IMPALA's."""
     unit = "steps" if what == "steps" else "seconds of training"
     lines = [f"| until the score is reached | mean {unit} | of IMPALA's | each seed |", "|---|---|---|---|"]
-    for task, way in itertools.product(tasks, WAYS):
+    for task, way in found:
         values, plain = found[task, way], statistics.fmean(found[task, "IMPALA"])
         mean, each = statistics.fmean(values), ", ".join(f"{value:,.0f}" for value in values)
         lines.append(f"| {task} {SCORES[task]:g}, {way} | {mean:,.0f} | {mean / plain:.2f} | {each} |")

@@ -2,7 +2,7 @@
 
 The members are Catch with 20 learning rates; one has a board without rows and cannot start. When five members have
 finished, the sweep is killed (SIGKILL). Then it is resumed until its end. Prints what was complete before the kill,
-what was trained again after it, and how all members ended. `--ray`: the same with members on a Ray that is started here.
+what was trained again after it, and how all members ended. With `--ray`, the members run on a Ray that is started here.
 """
 
 from __future__ import annotations
