@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST_COLUMNS = 3  # of panels
+HANDLE_INCHES, LETTER_INCHES = 0.7, 0.08  # of an entry of the legend
 SPREAD = 0.3  # of the way to the next value, over which lines are set apart so that their intervals can be read
 
 
@@ -87,7 +88,8 @@ def draw_against(result: Against) -> Figure:
             axis.set_title(task)
         axes[0].set_ylabel(f"{axis_title(result.compared)}\n(interquartile mean, {CONFIDENCE:.0%} interval)")
         handles, labels = axes[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=min(4, len(labels)), frameon=False)
+        fit = int(figure.get_figwidth() / (HANDLE_INCHES + LETTER_INCHES * max(map(len, labels))))
+        figure.legend(handles, labels, loc="outside lower center", ncols=max(1, fit), frameon=False)
     return figure
 
 
