@@ -11,7 +11,8 @@
   failure  an actor's end is the end of its socket; its slots are its own, so nothing is lost, locked or half-read
   replay   with replay.size, columns that were learnt from are drawn again into later batches: see replay.py
   group    several learners act as one: they add up their gradients at every update, and end together
-  solved   when the return reaches its goal the weights are held, until whole episodes have confirmed it
+  solved   when the return reaches its goal the weights are held, until whole episodes have confirmed it, and the
+           evaluator too, where there is one
 
 One thread. While it waits for unrolls it watches its actors, or, with transport=local, plays them itself. On request
 there are two more processes: one plays whole episodes with the checkpoints (evaluation/evaluator.py), one chooses the
@@ -39,7 +40,7 @@ from pronk.evaluation.atari_scores import human_normalised_summary
 from pronk.evaluation.evaluator import Evaluator
 from pronk.layout import UnrollLayout
 from pronk.learner import Learner, NonFinite
-from pronk.learners import GroupEnded, LearnerGroup, SingleLearner
+from pronk.learners import GroupEnded, LearnerGroup, Shared, SingleLearner
 from pronk.metrics import Metrics
 from pronk.parameters import ParameterDelay
 from pronk.policies.numpy_mlp import small_mlp
@@ -89,6 +90,7 @@ class Training:
         self.metrics = metrics_of(config, learner.spec)
         self._confirmation: TaskConfirmation | None = None  # while the weights are held
         self._confirm_from = 0  # steps
+        self._refused = 0  # times that the evaluator did not agree
         self._reported: dict[str, Any] | None = None
         self._said: set[str] = set()
         self._saver = CheckpointSaver(run.checkpoints, config.checkpoint.keep, self._state, self._say_once)
@@ -214,6 +216,8 @@ class Training:
             learner.replay_loss.recorded = batch.recorded
         with user_code("the learner"):
             update = self._group.step(learner, batch, rate, meanwhile)
+        if update is None:
+            return
         if self._replay is not None and learner.replay_loss:
             seen = (tensor.cpu().numpy() for tensor in learner.replay_loss.seen)
             self._replay.record(batch.arrays, batch.fresh, batch.drawn, *seen)
@@ -229,6 +233,8 @@ class Training:
         """Learn nothing from a batch: the weights are held until it is known what they are worth."""
         goal, metrics = self.config.run.stop_return, self.metrics
         played = self._group.observe(self.learner, batch)
+        if played is None:
+            return
         metrics.observe(played)
         confirmation.record(played.columns, played.episodes, played.length)
         metrics.confirmed = confirmation.estimates()
@@ -242,14 +248,46 @@ class Training:
                 f"return {goal:g} not confirmed: {estimate.value:.4g}, the mean of {estimate.episodes} episodes of the "
                 "present policy; training continues"
             )
+        elif self.config.evaluation.enabled and not (agreed := self._group.decide(self._evaluation_agrees)):
+            metrics.confirmed = None
+            if agreed is None:  # the group formed again: all have begun anew
+                return
+            self._refused += 1
+            # What actors report is not what the evaluator finds, so ask seldom: an evaluation holds up training.
+            self._confirm_from = metrics.env_steps + (confirmation.steps << min(self._refused, 10))
+
+    def _evaluation_agrees(self) -> bool:
+        """Have the held weights evaluated. Episodes come from actors, perhaps of other machines; these do not."""
+        goal = self.config.run.stop_return
+        assert goal is not None, "else nothing is confirmed"
+        self._save()
+        if self._saver.last is None:
+            return True  # the disk is full, which was said
+        line = self._evaluator.evaluate_now(self._saver.last, self.interrupts)
+        if line is None or line["interval"][1] >= goal:  # no evaluator is left, or its episodes do not contradict
+            return True
+        self._say(
+            f"return {goal:g} not confirmed: {line['mean']:.4g}, the mean of the evaluator's {line['episodes']} "
+            f"episodes, but {self.metrics.episode_return:.4g} as actors report it; training continues"
+        )
+        return False
 
     def _synchronise(self, interrupts: Interrupts) -> None:
         """Wait for all learners, and take over learner 0's weights, optimiser and counters."""
+        shared = Shared(self.learner.tensors(), self._shared_state, self._take_over)
+        self._group.begin(shared, interrupts, self.metrics.waiting)
+
+    def _shared_state(self) -> dict[str, Any]:
+        decisions = {"confirm_from": self._confirm_from, "refused": self._refused}
+        return {"metrics": self.metrics.state(), "version": self.learner.version, **decisions}
+
+    def _take_over(self, state: dict[str, Any]) -> None:
+        """Continue from learner 0's counters. All learners decide alike from here on, so all begin alike."""
         learner, metrics = self.learner, self.metrics
-        mine = {"metrics": metrics.state(), "version": learner.version}
-        state = self._group.begin(mine, learner.tensors(), interrupts, metrics.waiting)
+        self._confirmation = None
+        self._confirm_from, self._refused = state["confirm_from"], state["refused"]
+        metrics.take_over(state["metrics"])
         if not self._leads:
-            metrics.load_state(state["metrics"])
             learner.version = state["version"]
             torch.manual_seed(further_learner_seed(self.config.run.seed, self._group.rank, metrics.env_steps))
 
