@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import time
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
@@ -264,7 +265,10 @@ class Training:
         if self._saver.last is None:
             return True  # the disk is full, which was said
         line = self._evaluator.evaluate_now(self._saver.last, self.interrupts)
-        if line is None or line["interval"][1] >= goal:  # no evaluator is left, or its episodes do not contradict
+        if line is None:
+            return True  # there is no evaluator any more, or it was too slow; both were said
+        error = line["std"] / math.sqrt(line["episodes"])
+        if line["mean"] + 2 * error >= goal:  # few episodes do not contradict many that closely
             return True
         self._say(
             f"return {goal:g} not confirmed: {line['mean']:.4g}, the mean of the evaluator's {line['episodes']} "

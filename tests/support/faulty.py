@@ -218,3 +218,10 @@ class HangsWhenEvaluated(Corridor):
             print("hanging", flush=True)
             time.sleep(3600)
         return super().step(action)
+
+
+class WorthlessWhenEvaluated(Corridor):
+    """Returns of 10 for training, of 0 for the evaluator: what a run looks like whose actors report lies."""
+
+    def _reward(self) -> float:
+        return 0.0 if in_the_evaluator() else 1.0
