@@ -92,6 +92,7 @@ class Training:
         self._confirmation: TaskConfirmation | None = None  # while the weights are held
         self._confirm_from = 0  # steps
         self._refused = 0  # times that the evaluator did not agree
+        self._skipped = self._skipped_in_a_row = 0  # batches whose loss was not finite
         self._reported: dict[str, Any] | None = None
         self._said: set[str] = set()
         self._saver = CheckpointSaver(run.checkpoints, config.checkpoint.keep, self._state, self._say_once)
@@ -215,8 +216,13 @@ class Training:
         learner.loss.entropy_cost = metrics.entropy_cost
         if learner.replay_loss:
             learner.replay_loss.recorded = batch.recorded
-        with user_code("the learner"):
-            update = self._group.step(learner, batch, rate, meanwhile)
+        try:
+            with user_code("the learner"):
+                update = self._group.step(learner, batch, rate, meanwhile)
+        except NonFinite as error:  # in every learner of a group, so all skip the same batches
+            self._skip(error)
+            return
+        self._skipped_in_a_row = 0
         if update is None:
             return
         if self._replay is not None and learner.replay_loss:
@@ -229,6 +235,18 @@ class Training:
         metrics.record(update.experience, update.report)
         if metrics.reached(config.run.stop_return) and metrics.env_steps >= self._confirm_from:
             self._confirmation = metrics.confirmation()
+
+    def _skip(self, error: NonFinite) -> None:
+        """Drop a batch whose loss is not finite. Raises `error` if the run is to end with it."""
+        settings = self.config.learner
+        self._skipped += 1
+        self._skipped_in_a_row += 1
+        if settings.on_nan == "stop" or self._skipped_in_a_row > settings.max_skipped:
+            raise error
+        if self._skipped == 1:
+            self._say(f"a batch was dropped (learner.on_nan=skip): {self._keep_broken_batch(error)}")
+        elif self._skipped.bit_count() == 1:  # at 2, 4, 8 ...
+            self._say(f"{self._skipped} batches were dropped so far (learner.on_nan=skip)")
 
     def _confirm(self, batch: Batch, confirmation: TaskConfirmation) -> None:
         """Learn nothing from a batch: the weights are held until it is known what they are worth."""
@@ -401,8 +419,15 @@ class Training:
         self._run.prepare_resume(self._recorded, self.metrics.updates)
 
     def _keep_broken_batch(self, error: NonFinite) -> BrokenGradient:
-        group, network = self._group, self.learner.state()["network"]
-        return BrokenGradient(keep_broken_batch(error, error.batch, network, self._run.path, group.rank, group.broken))
+        group, learner = self._group, self.learner
+        recorded_values = learner.replay_loss.recorded if learner.replay_loss else None
+        before = {
+            "network": learner.state()["network"],
+            "version": learner.version,
+            "entropy_cost": learner.loss.entropy_cost,
+            "recorded": None if recorded_values is None else recorded_values.cpu(),
+        }
+        return BrokenGradient(keep_broken_batch(error, error.batch, before, self._run.path, group.rank, group.broken))
 
 
 def metrics_of(config: ResolvedConfig, spec: EnvSpec) -> Metrics:

@@ -82,9 +82,10 @@ class HarmlessHook(RenderHook):
 
 
 class Screen(Console):
-    """A console whose reader may go away (`pronk train ... | head`) or whose disk may be full (`pronk train ... > log`).
+    """A console that survives its output.
 
-    In the first case nothing more is shown, in the second what cannot be written; work continues.
+    If its reader goes away (`pronk train ... | head`) nothing more is shown; on a full disk (`pronk train ... > log`)
+    what cannot be written is dropped. Work continues.
     """
 
     def __init__(self, **options: Any) -> None:

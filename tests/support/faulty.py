@@ -161,6 +161,13 @@ class HugeReward(Corridor):
         return 3e38 if self._is_time else 1.0
 
 
+class HugeRewardOnce(Corridor):
+    """As `HugeReward`, in one step of each environment."""
+
+    def _reward(self) -> float:
+        return 3e38 if self._steps == self._after else 1.0
+
+
 class HangsInStep(Corridor):
     def step(self, action: np.int64) -> Any:
         if self._is_time:
