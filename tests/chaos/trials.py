@@ -131,7 +131,7 @@ def kills(count: int, folder: Path, chance: random.Random) -> Iterator[Result]:
                     checkpoints = RunDirectory(path).checkpoints
                     run.wait_until(lambda: len(checkpoints.saved()) > 1, "its first checkpoints", LIMIT)
                 elif number % 4:  # else at any instant, also before its first update
-                    run.wait_until(lambda: has_written(path, seen), "a line after its checkpoint", LIMIT)
+                    run.wait_until(lambda: has_saved(path, seen), "a checkpoint after the last", LIMIT)
                 time.sleep(chance.uniform(0.0, 3.0))
                 began = time.monotonic()
                 run.send(signal.SIGKILL)
@@ -165,11 +165,10 @@ def good_lines(path: Path) -> list[dict[str, Any]]:
     return list(json_lines.read_all(path / "metrics.jsonl"))
 
 
-def has_written(path: Path, steps: int) -> bool:
-    """Whether the run has gone on after so many steps, and did not fall behind them."""
-    lines = good_lines(path)
-    check_counters(lines)
-    return bool(lines) and lines[-1]["env_steps"] > steps
+def has_saved(path: Path, steps: int) -> bool:
+    """Whether the run has saved a checkpoint after so many steps, and its counters never fell on the way there."""
+    check_counters(good_lines(path))
+    return any(int(one.stem) > steps for one in RunDirectory(path).checkpoints.saved())
 
 
 def truncate(path: Path, chance: random.Random) -> None:

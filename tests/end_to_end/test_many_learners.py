@@ -26,9 +26,11 @@ from processes import (
     assert_resumes,
     assert_saved,
     command_line,
+    descendants_of,
     read_metrics,
     read_summary,
     trainings_at_once,
+    wait_until,
 )
 
 from pronk.config import load_config
@@ -221,3 +223,30 @@ def test_torchrun(tmp_path: Path) -> None:
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) != 0
     assert read_summary(tmp_path / "run")["outcome"] == "interrupted"
+
+
+@pytest.mark.slow
+def test_torchrun_restarts_a_run_whose_learner_was_killed_from_its_checkpoint(tmp_path: Path) -> None:
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--max-restarts", "1"]
+    run = tmp_path / "run"
+    settings = ("transport=local", *ENDLESS, "checkpoint.every_seconds=0.5", "--run-dir", str(run), "--quiet")
+    environment = os.environ | {"PYTHONPATH": f"{SUPPORT.parents[1]}:{SUPPORT}"}
+    command = [*torchrun, "-m", "pronk", "train", "faulty:SlowCatch", *settings]
+    with subprocess.Popen(command, env=environment) as process:
+        try:
+            wait_until(lambda: len(RunDirectory(run).checkpoints.saved()) > 1, START, "checkpoints")
+            steps = read_metrics(run)[-1]["env_steps"]
+            os.kill(learner_of_torchrun(process.pid, rank="1"), signal.SIGKILL)
+            wait_until(lambda: (read_metrics(run) or [{"env_steps": 0}])[-1]["env_steps"] > 3 * steps, START, "more")
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(60) != 0
+        finally:
+            process.kill()
+    assert_monotone(read_metrics(run))
+
+
+def learner_of_torchrun(agent: int, rank: str) -> int:
+    for process in descendants_of(agent):
+        if f"\0RANK={rank}\0" in Path(f"/proc/{process.pid}/environ").read_text():
+            return process.pid
+    raise AssertionError("no such learner")
