@@ -33,8 +33,8 @@ class Broken(NamedTuple):
     name: str
     """Such as `reward`, or the output of a module."""
     shape: tuple[int, ...]
-    count: int
-    """Values that are not finite."""
+    values: int
+    """How many are not finite."""
     first: tuple[int, ...]
     """Index of the first of them."""
     value: float
@@ -43,7 +43,7 @@ class Broken(NamedTuple):
     def __str__(self) -> str:
         if not self.shape:
             return f"{self.where}: {self.name} is {self.value}"
-        of = f"{self.count:,} of {math.prod(self.shape):,} values"
+        of = f"{self.values:,} of {math.prod(self.shape):,} values"
         return f"{self.where}: {self.name} {list(self.shape)}: {of}, the first is {self.value} at {list(self.first)}"
 
 

@@ -296,7 +296,7 @@ def decode(line: bytes) -> Message:
     """Return the message of one line. Raises ValueError if it is not a message."""
     plain = json.loads(line)
     kinds = {kind.__name__: kind for kind in Message.__subclasses__()}
-    kind = kinds.get(plain.pop("kind", None)) if isinstance(plain, dict) else None
+    kind = kinds.get(str(plain.pop("kind", None))) if isinstance(plain, dict) else None
     if kind is None or not {one.name for one in fields(kind)} >= plain.keys():  # type: ignore[arg-type]
         raise ValueError("not a message")
     try:

@@ -109,8 +109,13 @@ class ChaosRun(Training):
 
     def lost(self) -> int:
         """Columns that were played and never learnt from, while their environment played on."""
-        lines = self.report.read_text().splitlines() if self.report.exists() else []
-        return sum(json.loads(line)["lost"] for line in lines)
+        return lost_in(self.report)
+
+
+def lost_in(report: Path) -> int:
+    """Columns that the loss of a run has missed."""
+    lines = report.read_text().splitlines() if report.exists() else []
+    return sum(json.loads(line)["lost"] for line in lines)
 
 
 def check_counters(lines: list[dict[str, Any]], learners: int = 1) -> None:

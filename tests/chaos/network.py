@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from chaos_run import COLUMNS, LIMIT, RUN, check_counters, check_end
+from chaos_run import COLUMNS, LIMIT, RUN, check_counters, check_end, lost_in
 from cluster import Actor, Learner
 from once_each import REPORT
 from trials import IN_FLIGHT, LEARNT, Result, guarded
@@ -126,6 +126,6 @@ def network(count: int, folder: Path, chance: random.Random) -> Iterator[Result]
         assert learner.wait(LIMIT) == 130
         learner.assert_nothing_left()
         check_end(learner.path)
-    lost = (folder / "lost").read_text().count("\n") if (folder / "lost").exists() else 0
+    lost = lost_in(folder / "lost")
     assert lost <= count * IN_FLIGHT, f"{lost} columns were lost"
     yield from results

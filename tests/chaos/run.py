@@ -26,7 +26,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 def trials(options: argparse.Namespace) -> Iterator[object]:
     """Run all that was asked for."""
-    from launched import launched
+    from launched import over_ray, over_ssh
     from misbehaving import ENVIRONMENTS
     from network import network
     from trials import interrupts, kills, live, misbehaving, sample
@@ -44,8 +44,10 @@ def trials(options: argparse.Namespace) -> Iterator[object]:
     yield from interrupts(options.interrupts, folder(), chance)
     if options.network:
         yield from network(options.network, folder(), chance)
-    if options.launched:
-        yield from launched(options.launched, folder(), chance)
+    if options.ssh:
+        yield from over_ssh(options.ssh, folder(), chance)
+    if options.ray:
+        yield from over_ray(options.ray, folder(), chance)
     for name in ENVIRONMENTS if options.environments else ():
         yield misbehaving(name, folder())
 
@@ -58,7 +60,8 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=0, help="kill -9 of the learner, with --resume after each")
     parser.add_argument("--interrupts", type=int, default=0, help="Ctrl-C at random instants")
     parser.add_argument("--network", type=int, default=0, help="faults of the network to actors of other machines")
-    parser.add_argument("--launched", type=int, default=0, help="faults of learners and actors over SSH")
+    parser.add_argument("--ssh", type=int, default=0, help="kill -9 of learners and actors that pronk launch started")
+    parser.add_argument("--ray", type=int, default=0, help="kill -9 of learners and actors on a Ray cluster")
     parser.add_argument("--environments", action="store_true", help="every environment that misbehaves")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--results", type=Path, help="JSON lines to which results are added")
