@@ -151,7 +151,7 @@ def opened(
     remember(config, say)
     config, resolved, learner, choices = prepare(config, rendezvous, say)
     recorded = record(config, resolved)
-    with coordinate(rendezvous, config.loss.reduction, say) as group:
+    with coordinate(rendezvous, config.loss.reduction, say, config.actors.timeout_seconds) as group:
         if resume:
             run = RunDirectory.open(Path(str(run_dir)))
         else:

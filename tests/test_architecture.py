@@ -54,6 +54,7 @@ LAYERS = {
         "bench",
         "cluster",
         "dashboard",
+        "debugging",
         "exports",
         "plotting",
         "populations",

@@ -22,6 +22,7 @@ import pronk.cli.dashboard
 import pronk.cli.bench
 import pronk.cli.show
 import pronk.cli.explain
+import pronk.cli.debug
 import pronk.cli.convert
 from pronk.cli.shell import main
 

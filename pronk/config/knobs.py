@@ -365,6 +365,11 @@ class LearnerConfig(Section):
     """Compile the learner's network with torch.compile. For GPUs: it takes a minute, and gains nothing on a CPU."""
     threads: Threads | Auto = "auto"
     """Threads of torch on the CPU. `auto`: the cores that the actors leave free, at least 1."""
+    on_nan: Literal["stop", "skip"] = "stop"
+    """What to do with a batch whose loss or gradient is NaN or infinite. Its update is never made. `stop`: end the run,
+    with the cause. `skip`: drop the batch and continue. Either way the (first) batch is saved for `pronk debug RUN`."""
+    max_skipped: Positive = 10
+    """With on_nan=skip: batches in a row that may be dropped; one more ends the run."""
 
 
 class ReplayConfig(Section):

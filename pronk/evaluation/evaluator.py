@@ -102,24 +102,33 @@ class Evaluator:
     def finish(self, checkpoint: Path, interrupts: Interrupts, aloud: bool) -> None:
         """Wait until the last checkpoint is evaluated, at most `evaluation.final_seconds`. Ctrl-C ends the wait."""
         seconds = self._settings.final_seconds
-        deadline = time.monotonic() + seconds
         if aloud and self._on and not self.has_evaluated(checkpoint):
             self._say(
                 f"evaluating the last checkpoint: {self._settings.episodes} episodes, {seconds:g} s at most; "
                 "press Ctrl-C to skip"
             )
         try:
-            while self._on and not self.has_evaluated(checkpoint):
-                interrupts.check()
-                if self._task is None and not self._evaluate(checkpoint, urgent=True):
-                    return
-                if time.monotonic() >= deadline:
-                    self._say(f"the last checkpoint was not evaluated within {seconds:g} s (evaluation.final_seconds)")
-                    return
-                self._poll()
-                time.sleep(0.02)
+            self.evaluate_now(checkpoint, interrupts)
         except Interrupted:
             self._say("interrupted: the last checkpoint was not evaluated")
+
+    def evaluate_now(self, checkpoint: Path, interrupts: Interrupts) -> dict[str, Any] | None:
+        """Wait until a checkpoint is evaluated, at most `evaluation.final_seconds`, and return the line about it.
+
+        None: it could not be evaluated. Raises `Interrupted`.
+        """
+        seconds = self._settings.final_seconds
+        deadline = time.monotonic() + seconds
+        while self._on and not self.has_evaluated(checkpoint):
+            interrupts.check()
+            if self._task is None and not self._evaluate(checkpoint, urgent=True):
+                return None
+            if time.monotonic() >= deadline:
+                self._say(f"the last checkpoint was not evaluated within {seconds:g} s (evaluation.final_seconds)")
+                return None
+            self._poll()
+            time.sleep(0.02)
+        return self.last if self.has_evaluated(checkpoint) else None
 
     def has_evaluated(self, checkpoint: Path) -> bool:
         """Return whether the newest evaluation is of this checkpoint."""

@@ -60,6 +60,9 @@ def trainings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Tr
     }
     commands["raises"] += ("-t", "train_with_evaluate")
     commands["hangs"] += ("run.total_steps=3200", "--evaluate")
+    few = ("evaluation.episodes=3", "evaluation.every_seconds=1e4")
+    commands["lies"] = ("faulty:WorthlessWhenEvaluated", HERE, *few, "run.stop_return=9", "run.total_steps=40_000")
+    commands["lies"] += ("--evaluate", "--quiet")
     with trainings_at_once(folder, commands) as started:
         yield started
 
@@ -127,6 +130,15 @@ def test_an_environment_that_fails_the_evaluator_does_not_fail_the_training(
     summary = read_summary(training.path)
     assert (summary["outcome"], summary["evaluation"]) == ("finished", None)
     assert (training.path / "checkpoints" / "best.pt").exists(), "chosen by the training's own returns"
+
+
+@pytest.mark.timeout(4 * PATIENCE)
+def test_a_goal_that_only_the_actors_report_is_not_reached(trainings: dict[str, Training]) -> None:
+    training = trainings["lies"]
+    assert training.wait(PATIENCE) == 0, training.err
+    assert read_summary(training.path)["outcome"] == "finished"
+    said = "return 9 not confirmed: 0, the mean of the evaluator's 3 episodes, but 10 as actors report it"
+    assert 1 <= training.err.count(said) <= 10, "ever more seldom"
 
 
 @pytest.fixture(scope="module")
