@@ -36,7 +36,7 @@ def runs(
     power cut, `kill -9`); `pronk train RUN --resume` continues it. Of a *failed* run, the cause is printed below the
     table. Returns are means of recent episodes; the age counts from the last start.
     """
-    from pronk.runs.reading import RUNS, printable, runs_below
+    from pronk.runs.reading import RUNS, cause_line, printable, runs_below
 
     found = [] if folder == RUNS and not folder.exists() else runs_below(folder)
     rows = [run.overview() for run in found]
@@ -57,7 +57,7 @@ def runs(
     Screen(width=width).print(table, soft_wrap=True)
     for row in rows:
         if row["failure"]:
-            cause = printable(row["failure"].strip().splitlines()[0])
+            cause = printable(cause_line(row["failure"]))
             out.print(Text(f"{name_of(row, folder)} failed: {cause}", "red"), soft_wrap=True)
 
 

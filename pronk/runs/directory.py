@@ -6,6 +6,7 @@ tensorboard/     the same numbers as curves          logs/            one per pr
 eval.jsonl       a line per evaluation               lag.json         how old the experience was
 bench.json       this machine's limit, where measured
 notes.json       what the diagnosis found, if anything
+tags.json        the user's tags and note, written by the dashboard
 profile/         where the time of learner and actor 0 goes, if asked for
 """
 
