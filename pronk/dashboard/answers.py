@@ -102,7 +102,7 @@ def curve(folder: Path, question: Question) -> dict[str, Any]:
 
 
 def difference(folder: Path, question: Question) -> dict[str, Any]:
-    """Return the keys in which the configurations of several runs differ, how many are equal, and which differ by seed."""
+    """Return the keys in which the configurations of several runs differ, how many are equal, and groups of seeds."""
     known = runs.find(folder)
     names = [name for name in dict.fromkeys(question.get("run", [])) if name in known]
     trees = [flat(Run(known[name]).config) for name in names]
@@ -160,7 +160,11 @@ def limit(folder: Path, name: str, path: Path) -> dict[str, Any] | None:
 
     One that was measured while the machine had nothing else to do is preferred: the others are too low.
     """
-    same_work = {other: place for other, place in runs.find(folder).items() if (place / "bench.json").exists() and as_fast(place, path)}
+    same_work = {
+        other: place
+        for other, place in runs.find(folder).items()
+        if (place / "bench.json").exists() and as_fast(place, path)
+    }
     measured = [{**Run(place).read_json("bench.json"), "run": other} for other, place in same_work.items()]
     known = [one for one in measured if (number(one.get("limit")) or 0) > 0]
     known.sort(key=lambda one: (bool(one.get("busy")), one["run"] != name))

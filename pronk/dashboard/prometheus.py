@@ -20,7 +20,9 @@ def metrics_text(known: Mapping[str, Path]) -> str:
     """Return the text of /metrics. Every number of metrics.jsonl is `pronk_NAME`; a task's has a label `task`."""
     runs = {name: Run(path) for name, path in known.items()}
     states = Counter(run.state for run in runs.values())
-    families: dict[str, list[str]] = {"pronk_runs": [sample("pronk_runs", states[state], state=state) for state in states]}
+    families: dict[str, list[str]] = {
+        "pronk_runs": [sample("pronk_runs", states[state], state=state) for state in states]
+    }
     for name, run in runs.items():
         if run.state != "running":
             continue

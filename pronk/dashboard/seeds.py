@@ -14,7 +14,7 @@ from pronk.types import UserError
 
 
 def groups_of(known: Mapping[str, Path]) -> list[dict[str, Any]]:
-    """Return the groups of these runs: a label and the names of its runs. A run that cannot be read is one by itself."""
+    """Return the groups of these runs: a label and the names of its runs. One that cannot be read is a group alone."""
     readable = {name: Run(path) for name, path in known.items() if experiment(path, stamp(path / "config.yaml"))}
     names = {run.path: name for name, run in readable.items()}
     groups = group_runs(list(readable.values())) if readable else []

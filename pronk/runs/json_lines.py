@@ -87,7 +87,7 @@ def read_between(path: Path, points: int, key: str, low: float, high: float) -> 
 
 
 def first_from(file: BinaryIO, size: int, key: str, value: float) -> int:
-    """Return where the first line begins whose `key` is at least `value`; the size where there is none. By bisection."""
+    """Return where the first line begins whose `key` is at least `value`; the size, if none is. Bisects."""
     low, high = 0, size  # lines that begin before `low` are below the value, those from `high` on are not
     while low < high:
         at, text = line_after(file, middle := (low + high) // 2)

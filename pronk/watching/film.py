@@ -9,6 +9,7 @@ import functools
 import itertools
 import math
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -138,6 +139,27 @@ def open_film(path: Path, fps: float) -> Film:
     """Open a film in the format of the file's suffix."""
     check_film(path)
     return (Gif if path.suffix.lower() == ".gif" else Mp4)(path, fps)
+
+
+def write_film(path: Path, pictures: Iterable[Image], fps: float, poster: bool = False) -> None:
+    """Write a film. With `poster`, a picture from its second half is kept beside an MP4, as NAME.jpg."""
+    with_poster = poster and path.suffix.lower() == ".mp4"
+    kept: Image | None = None
+    with open_film(path, fps) as film:
+        for number, picture in enumerate(pictures, 1):
+            film.write(picture)
+            if with_poster and number & (number - 1) == 0:  # a power of two: the last one is past the middle
+                kept = picture.copy()
+    if kept is not None:
+        target = path.with_suffix(".jpg")
+        aside = aside_of(target)
+        try:
+            kept.save(aside, "JPEG", quality=85)
+            os.replace(aside, target)
+        except OSError as problem:
+            raise UserError(f"cannot write {target}: {problem.strerror or problem}") from None
+        finally:
+            aside.unlink(missing_ok=True)
 
 
 def check_film(path: Path) -> None:

@@ -12,6 +12,7 @@ const COLOURS = 6;
 const MARGIN = { right: 14, top: 10, bottom: 24 };
 const LETTER = 6.7; // pixels of a digit of a tick's label
 const FEW = 12; // samples of a line that are drawn as dots, too
+const DOT = 4; // pixels around a dot
 const DRAG = 6; // pixels after which a press is a drag
 
 export class LineChart {
@@ -78,7 +79,8 @@ export class LineChart {
     if (left === Infinity) return null;
     for (const y of [...this.marks.map((mark) => mark.y), ...(this.options.from ?? [])]) { low = Math.min(low, y); high = Math.max(high, y); }
     if (view.range) ({ left, right } = view.range);
-    if (right === left) [left, right] = left > 0 ? [left * 0.5, left * 1.5] : [left, left + 1];
+    else if (left <= right / 2 || left === right) left = Math.min(0, left); // an axis begins at 0, unless that would be far away
+    if (right === left) right = left + 1;
     if (high === low) [low, high] = [low - (Math.abs(low) || 1) * 0.5, high + (Math.abs(high) || 1) * 0.5];
     const room = (high - low) * 0.06;
     return { left, right, low: (this.options.from ?? []).includes(low) ? low : low - room, high: high + room };
@@ -97,9 +99,9 @@ export class LineChart {
     }
     this.plot.setAttribute("viewBox", `0 0 ${this.width} ${height}`);
     this.drawAxes(height);
-    const [across, down] = [this.width - this.left - MARGIN.right, height - MARGIN.top - MARGIN.bottom];
-    // What is outside of the axes is cut off by an inner picture with the same coordinates.
-    const inner = draw("svg", { x: this.left, y: 0, width: across, height: height - MARGIN.bottom + 4, viewBox: `${this.left} 0 ${across} ${MARGIN.top + down + 4}` });
+    // What is outside of the axes is cut off by an inner picture with the same coordinates. Dots at its edge stay whole.
+    const [left, across, down] = [this.left - DOT, this.width - this.left - MARGIN.right + 2 * DOT, height - MARGIN.bottom + DOT];
+    const inner = draw("svg", { x: left, y: 0, width: across, height: down, viewBox: `${left} 0 ${across} ${down}` });
     for (const line of this.lines) this.drawLine(line, inner);
     this.plot.append(inner);
     this.drawMarks();
