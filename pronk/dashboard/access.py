@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from email.message import Message
 from pathlib import Path
 
 CONNECTIONS = Path("/proc/net/tcp")  # of IPv4: the server listens on 127.0.0.1 only
 LOOPBACK_HOST = re.compile(r"(localhost|127\.0\.0\.1|\[::1\])(:\d+)?", re.IGNORECASE)
 
 
-def may_read(headers: Mapping[str, str]) -> bool:
+def may_read(headers: Message) -> bool:
     """Whether the request is for this machine's browser. Any port is allowed: an SSH tunnel may use another one.
 
     A page of another site may link here, but not read.
@@ -27,7 +27,7 @@ def may_read(headers: Mapping[str, str]) -> bool:
     return own and (site in ("same-origin", "none") or kind == "navigate")
 
 
-def why_not_write(headers: Mapping[str, str], port: int) -> str | None:
+def why_not_write(headers: Message, port: int) -> str | None:
     """Return why a request may not change anything, or None. `port` is that of the other side of the connection."""
     if headers.get("Origin", "").lower() != f"http://{headers.get('Host', '')}".lower():
         return "only the dashboard's own page may change something"
