@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from pronk.runs.atomic import aside_of
+from pronk.runs.reading import decimals
 from pronk.types import Array, UserError
 
 if TYPE_CHECKING:
@@ -56,8 +57,8 @@ class View:
 
 
 def score_text(value: float) -> str:
-    """Whole numbers without decimals."""
-    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.2f}"
+    """Whole numbers without decimals, others with two, or as many as show two digits that count."""
+    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.{max(2, decimals(abs(value)))}f}"
 
 
 def is_picture(value: Any) -> bool:
