@@ -482,6 +482,9 @@ class RunConfig(Section):
     """Seconds between two lines of metrics."""
     video: bool = False
     """Record an episode of the final policy: videos/final.mp4, or .gif without PyAV (`pip install 'pronk[video]'`)."""
+    clip_every_steps: Positive | None = None
+    """Record an episode of the policy every so many environment steps while training goes on, in a process of its own:
+    videos/STEPS.mp4. The next one is not begun before the last is finished. null (default): off."""
     profile_seconds: NonNegative = 0.0
     """Profile the learner and actor 0 for so long, after a second of training: `profile/` in the run directory then has
     a table of where their time goes, and a trace of one more second for Perfetto (ui.perfetto.dev). 0: off."""
