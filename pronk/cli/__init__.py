@@ -18,6 +18,7 @@ import pronk.cli.plot
 import pronk.cli.compare
 import pronk.cli.export
 import pronk.cli.push
+import pronk.cli.zoo
 import pronk.cli.dashboard
 import pronk.cli.bench
 import pronk.cli.show
