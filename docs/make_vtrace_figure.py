@@ -125,7 +125,8 @@ def draw_speed(axis: Any, lag: int = 4) -> None:
         ended = sweeps(data, vtrace, 4 * SWEEPS, rho_bar=1.0, c_bar=c_bar)[-1]
         errors = [np.abs(each - ended).max() for each in values]
         axis.plot(errors, "o-", color=colour, markersize=3.5, label=f"c_bar = {c_bar:g}")
-    axis.set(title=f"Largest error left (lag {lag})", xlabel="sweeps over the data", ylim=(0, None), xticks=range(0, 16, 3))
+    axis.set(title=f"Largest error left (lag {lag})", xlabel="sweeps over the data")
+    axis.set(ylim=(0, None), xticks=range(0, 16, 3))
     axis.legend(frameon=False, loc="upper right")
 
 

@@ -17,6 +17,7 @@ import pronk.cli.runs
 import pronk.cli.plot
 import pronk.cli.compare
 import pronk.cli.export
+import pronk.cli.record
 import pronk.cli.push
 import pronk.cli.zoo
 import pronk.cli.dashboard
