@@ -23,7 +23,7 @@ def test_lists_of_observations_become_minaris_form() -> None:
 
 
 def test_what_cannot_be_recorded_is_said() -> None:
-    with pytest.raises(UserError, match="no format 'minary', did you mean 'minari'"):
+    with pytest.raises(UserError, match=r"no format 'minary' \(did you mean 'minari'\?\)"):
         record("last", "minary")
     with pytest.raises(UserError, match="is no name of a dataset"):
         record("last", name="../x")
