@@ -1,7 +1,7 @@
 """A start from recorded episodes: before a run's first update, its policy learns to act as a dataset does.
 
 `loss.clone` names a Minari dataset, such as `pronk record` writes. Its episodes are cut into unrolls of the run's own
-length, and the learner goes through them PASSES times with `CloneLoss`; normalisation, clipping of gradients and the
+length, and the learner goes through them several times with `CloneLoss`; normalisation, clipping of gradients and the
 optimiser are those of training. A memory (network.core) starts empty in each unroll.
 """
 
@@ -21,7 +21,7 @@ from pronk.learner import Learner
 from pronk.losses.cloning import CloneLoss
 from pronk.types import Array, EnvSpec, Tree, Unroll, UserError, assign, map_tree, map_unroll, unroll_specs
 
-PASSES = 10
+PASSES, LEAST_UPDATES = 10, 500  # a small dataset is gone through more often
 
 
 class Episode(NamedTuple):
@@ -71,13 +71,14 @@ def read_minari(name: str, spec: EnvSpec) -> list[Episode]:
 
 
 def clone(learner: Learner, config: ResolvedConfig, episodes: Iterable[Episode]) -> tuple[float, float]:
-    """Go through the episodes PASSES times; returns the first and the last mean of -log pi(a)."""
+    """Go through the episodes several times; returns the mean of -log pi(a) in the first batch and in the last pass."""
     data = unrolls_of(list(episodes), learner, config.actors.unroll_length)
     count, width = data.task.shape[0], config.learner.batch_size
     random = np.random.default_rng(config.run.seed)
     own_loss, learner.loss = learner.loss, CloneLoss(config.loss)
     reports = []
-    for _ in range(PASSES):
+    batches = -(-count // width)
+    for _ in range(max(PASSES, -(-LEAST_UPDATES // batches))):
         order = random.permutation(count)
         for start in range(0, count, width):
             chosen = map_unroll(np.ascontiguousarray, chosen_columns(data, order[start : start + width]))
@@ -86,8 +87,7 @@ def clone(learner: Learner, config: ResolvedConfig, episodes: Iterable[Episode])
             steps = 1 if config.loss.reduction == "mean" else max(1, int(chosen.valid.sum()))
             reports.append(report["policy_loss"] / steps)
     learner.loss, learner.version = own_loss, 0  # versions count the updates of the run
-    part = max(1, len(reports) // PASSES)
-    return float(np.mean(reports[:1])), float(np.mean(reports[-part:]))
+    return reports[0], float(np.mean(reports[-batches:]))
 
 
 def unrolls_of(episodes: list[Episode], learner: Learner, length: int) -> Unroll:

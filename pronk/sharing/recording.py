@@ -138,7 +138,8 @@ def episode(env: Any, policy: Any, number: int, seed: int) -> dict[str, Any]:
     """Play one episode: T+1 observations, and T of the rest. Only the first reset takes the seed."""
     policy.reset()
     observation, _ = env.reset(seed=seed) if number == 0 else env.reset()
-    seen, actions, rewards, ends = [observation], [], [], []
+    seen, actions = [observation], list[Any]()
+    rewards, ends = list[float](), list[tuple[bool, bool]]()
     while not ends or not any(ends[-1]):
         action = policy.act(seen[-1], rewards[-1] if rewards else 0.0)
         observation, reward, terminated, truncated, _ = env.step(action)
