@@ -243,6 +243,9 @@ class LossConfig(Section):
     reward_scale: PositiveFloat = 1.0
     """Multiply rewards by this before clipping, for learning only. Useful if returns are far from the order of 1 to
     10."""
+    clone: str | None = None
+    """A Minari dataset, such as `pronk record` writes: before the first update, the policy learns to act as its
+    episodes do. Needs `pip install 'pronk[minari]'`. null: start from scratch."""
     kwargs: Kwargs = {}
     """Any values for a loss of your own, which finds them in `config.kwargs`."""
 
