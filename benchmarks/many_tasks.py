@@ -8,7 +8,7 @@ MinAtar's games (`pip install 'pronk[minatar]'`), with the settings of the prese
     scaled      together, with the rewards of every other game multiplied by --factor
     scaled, no PopArt    the same, with network.popart=false
 
-and evaluates the last weights: 100 episodes of each game, in units of the game's own rewards. Prints a table of means
+and evaluates the last weights: --episodes of each game, in units of the game's own rewards. Prints a table of means
 over the seeds, and each score as a share of the score alone, both counted from random play. Results are appended to a
 JSON-lines file; what is in it is not run again.
 """
@@ -32,7 +32,6 @@ PRONK = [sys.executable, "-m", "pronk"]
 GAMES = {task.name: task.id for task in load_config("minatar").env.tasks}
 WAYS = ("alone", "together", "observed", "scaled", "scaled, no PopArt")
 BASELINE = "alone"
-EPISODES = 100
 LEAST = 1e-12  # a learning rate that changes nothing: random play
 
 
@@ -42,6 +41,7 @@ def main() -> None:
     parser.add_argument("--ways", nargs="+", default=list(WAYS), choices=WAYS, metavar="WAY")
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3], metavar="N")
     parser.add_argument("--steps", type=float, default=1_000_000, help="of each game")
+    parser.add_argument("--episodes", type=int, default=100, help="of each game, in the evaluation at the end")
     parser.add_argument("--factor", type=float, default=100.0)
     parser.add_argument("--results", type=Path, default=Path("many_tasks.jsonl"))
     parser.add_argument("overrides", nargs="*", metavar="SECTION.KEY=VALUE", help="settings of Pronk, for all")
@@ -50,7 +50,7 @@ def main() -> None:
     for seed, way in ((seed, way) for seed in options.seeds for way in ("random", *options.ways)):
         for games in [[game] for game in options.games] if way == BASELINE else [options.games]:
             job = {"way": way, "games": games, "seed": seed, "steps": options.steps, "factor": options.factor}
-            job["set"] = options.overrides
+            job |= {"set": options.overrides, "episodes": options.episodes}
             if any(job.items() <= row.items() for row in rows):
                 continue
             rows.append(job | {"returns": measure(job)})
@@ -78,7 +78,7 @@ def measure(job: dict[str, Any]) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         run = ["--seed", str(job["seed"]), "--quiet", "--run-dir", f"{folder}/run"]
         subprocess.run([*PRONK, "train", "minatar", *settings, *job["set"], *run], check=True, env=environment)
-        command = [*PRONK, "eval", f"{folder}/run", "--episodes", str(EPISODES), "--json"]
+        command = [*PRONK, "eval", f"{folder}/run", "--episodes", str(job["episodes"]), "--json"]
         played = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
     summary = json.loads(played.stdout)
     means = {game: task["mean"] for game, task in summary.get("tasks", {games[0]: summary}).items()}
@@ -98,7 +98,8 @@ def table(rows: list[dict[str, Any]], options: argparse.Namespace) -> str:
     mine = [
         row
         for row in rows
-        if (row["steps"], row["factor"], row["set"]) == (options.steps, options.factor, options.overrides)
+        if all(row[key] == getattr(options, key) for key in ("steps", "factor", "episodes"))
+        and row["set"] == options.overrides
         and row["seed"] in options.seeds
     ]
     scores = {way: {game: score(mine, way, game) for game in options.games} for way in ("random", *options.ways)}

@@ -120,38 +120,45 @@ class Replay:
             if path in self._pools:
                 self._pools[path].read(slots, array)
             else:
-                array[...] = np.moveaxis(self.arrays[path][slots], 0, axis)
+                array[...] = np.moveaxis(self.arrays[path].take(slots, 0), 0, axis)
         return slots
 
     def values(self, slots: Array) -> Array | None:
         """Return the learner's values when these columns were fresh, [T+1, columns], if they are kept."""
         return None if self._value is None else self._value[slots].T
 
-    def record(self, batch: Unroll, fresh: Array, drawn: Array | None, value: Array, error: Array) -> None:
+    def record(
+        self, batch: Unroll, fresh: Array, drawn: Array | None, value: Array | None = None, error: Array | None = None
+    ) -> None:
         """Take over the fresh columns of a batch that was learnt from, and the priorities of all.
 
         Args:
             batch: NumPy arrays; the columns that `draw` filled are its last.
             fresh: [B] bool.
             drawn: slots of the drawn columns, or None if there are none.
-            value: [T+1, B] the learner's values.
-            error: [B] how much each column has taught: its priority.
+            value: [T+1, B] the learner's values; needed where the buffer keeps them.
+            error: [B] how much each column has taught: its priority; needed where columns are drawn by it.
         """
-        if drawn is not None and self._priority is not None:  # before any of these slots is overwritten
+        assert value is not None or self._value is None
+        assert error is not None or self._priority is None
+        if drawn is not None and self._priority is not None and error is not None:  # before a slot is overwritten
             self._priority[drawn] = error[-len(drawn) :] + SMALLEST_PRIORITY
-        columns = np.flatnonzero(fresh)[-self._size :]
-        slots = (self._end + np.arange(len(columns))) % self._size
-        if self._priority is not None:
+        numbers = np.flatnonzero(fresh)[-self._size :]
+        if not len(numbers):  # a further pass
+            return
+        filled = (self._end + np.arange(len(numbers))) % self._size
+        columns, slots = as_slice(numbers), as_slice(filled)
+        if self._priority is not None and error is not None:
             self._priority[slots] = error[columns] + SMALLEST_PRIORITY
-        if self._value is not None:
+        if self._value is not None and value is not None:
             self._value[slots] = value[:, columns].T
         stacks = []
         for path, array, axis in fields(batch):
             if path in self._pools:
                 stacks.append((self._pools[path], array))
             else:
-                self.arrays[path][slots] = np.moveaxis(array.take(columns, axis), axis, 0)
-        for slot, column in zip(slots, columns, strict=True):
+                self.arrays[path][slots] = np.moveaxis(array[(slice(None),) * axis + (columns,)], axis, 0)
+        for slot, column in zip(filled, numbers, strict=True):
             self._oldest = max(self._oldest, self._end + 1 - self._size)
             for pool, array in stacks:
                 is_new = new_frames(array[:, column])
@@ -239,6 +246,13 @@ def read_into(target: Array, saved: Any, name: str) -> None:
             part[:] = np.frombuffer(file.read(part.size), np.uint8)
         if file.read(1):  # reaching the end also compares the checksum
             raise ValueError(f"{name} is longer than it should be")
+
+
+def as_slice(numbers: Array) -> Array | slice:
+    """Return consecutive numbers as a slice, with which NumPy copies once instead of twice; others as they are."""
+    first, last = int(numbers[0]), int(numbers[-1])
+    is_consecutive = last - first == len(numbers) - 1 and bool((np.diff(numbers) == 1).all())
+    return slice(first, last + 1) if is_consecutive else numbers
 
 
 def fields(unroll: Unroll) -> list[tuple[str, Array, int]]:

@@ -231,7 +231,7 @@ class Training:
         if update is None:
             return
         if self._replay is not None and learner.replay_loss:
-            seen = (tensor.cpu().numpy() for tensor in learner.replay_loss.seen)
+            seen = [tensor.cpu().numpy() for tensor in learner.replay_loss.seen or ()]
             self._replay.record(batch.arrays, batch.fresh, batch.drawn, *seen)
             if self._replay.shortage and "replay" not in self._said:
                 self._said.add("replay")  # the number of columns changes, the message should not come again

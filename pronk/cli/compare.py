@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -14,7 +15,13 @@ from rich.text import Text
 from pronk.cli.shell import AsJson, app, out, warn
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from pronk.plotting.against import Against
     from pronk.plotting.compare import Compared, GroupScores
+
+    Answer = tuple[Compared, Callable[[int], list[Table]], Callable[[], Figure]]
+    """The numbers; the tables, with so many spaces between columns; the picture."""
 
 PIPED_WIDTH = 1000  # no line is wrapped, so that other programs can read the table
 
@@ -32,11 +39,20 @@ def compare(
             "[default: every setting that differs, but not the seed]."
         ),
     ] = None,
+    against: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KEY",
+            help="Compare along this setting, such as learner.extra_lag: a table for each task with a column for each "
+            "value, and in the picture a line for each group.",
+        ),
+    ] = None,
     metric: Annotated[
         str,
         typer.Option(
-            help="Score of a run: final (its last mean return), best (its highest), eval (its last evaluation) or area "
-            "(mean return from the start to the end of the shortest run)."
+            help="Score of a run: final (its last mean return), late (the mean over the last tenth of its steps), best "
+            "(its highest), eval (its last evaluation) or area (mean return from the start to the end of the shortest "
+            "run)."
         ),
     ] = "final",
     normalise: Annotated[
@@ -49,7 +65,10 @@ def compare(
     as_json: AsJson = False,
     target: Annotated[
         Path | None,
-        typer.Option("--out", help="Also draw intervals and performance profiles: a .png, .svg or .pdf file."),
+        typer.Option(
+            "--out",
+            help="Also draw intervals and performance profiles, or with --against lines: a .png, .svg or .pdf file.",
+        ),
     ] = None,
 ) -> None:
     """Compare settings over seeds and tasks: which is better, and how certain is that?
@@ -60,27 +79,60 @@ def compare(
     and the probability that a run of it beats a run of the first group on the same task. Runs that failed or are not
     complete are left out and named. `pronk compare runs/sweep --by loss.name --out comparison.png`.
     """
-    from pronk.plotting.compare import compare as compare_runs
     from pronk.plotting.plot import check_path, write_picture
 
     if target:
         check_path(target, ("png", "svg", "pdf"))
-    result = compare_runs(list(runs), by=by or (), metric=metric, normalise=normalise)
+    chosen = {"by": by or (), "metric": metric, "normalise": normalise}
+    result, tables, drawn = compared_along(runs, against, chosen) if against else compared(runs, chosen)
     if target:
-        from pronk.plotting.profiles import draw_comparison
-
-        write_picture(draw_comparison(result), target)
+        write_picture(drawn(), target)
     if as_json:
         print(json.dumps(result.as_json(), indent=2))
         return
     console = out if out.is_terminal else Console(file=out.file, width=PIPED_WIDTH)
-    console.print(table_of(result, gap=2 if console.width >= 100 else 1))
+    for table in tables(2 if console.width >= 100 else 1):
+        console.print(table)
     for path, reason in result.left_out.items():
         warn(f"{path} is left out: {reason}")
     for note in result.notes:
         warn(note)
     if target:
         out.print(f"Drawn in {target}", highlight=False, soft_wrap=True, markup=False)
+
+
+def compared(runs: list[str], chosen: dict[str, Any]) -> Answer:
+    """Compare groups: one table, and intervals beside profiles."""
+    from pronk.plotting.compare import compare as compare_runs
+    from pronk.plotting.profiles import draw_comparison
+
+    result = compare_runs(list(runs), **chosen)
+    return result, lambda gap: [table_of(result, gap)], lambda: draw_comparison(result)
+
+
+def compared_along(runs: list[str], key: str, chosen: dict[str, Any]) -> Answer:
+    """Compare groups for each value of a setting: a table and a panel for each task."""
+    from pronk.plotting.against import against, draw_against
+
+    found = against(list(runs), key, **chosen)
+    return found.compared, lambda gap: tables_along(found, gap), lambda: draw_against(found)
+
+
+def tables_along(found: Against, gap: int) -> list[Table]:
+    """A table for each task: a row for each group, a column for each value of the setting."""
+    from pronk.plotting.comparison import shown
+    from pronk.plotting.numbers import interval_text
+
+    tables = []
+    for task, rows in found.cells.items():
+        table = Table(Column(task, overflow="fold"), box=None, header_style="dim", padding=(0, gap, 0, 0))
+        for number, value in enumerate(found.values):
+            name = shown(value) if number else f"{found.key.rpartition('.')[2]}={shown(value)}"
+            table.add_column(name, justify="right")
+        for label, row in rows.items():
+            table.add_row(*map(Text, (label, *(interval_text(cell) if cell else "-" for cell in row))))
+        tables.append(table)
+    return tables
 
 
 def table_of(result: Compared, gap: int = 2) -> Table:

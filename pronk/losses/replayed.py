@@ -42,12 +42,13 @@ class ReplayLoss:
 
     recorded: Tensor | None = None
     """[T+1, replayed columns] values when these columns were fresh. Set before each call, where values are cloned."""
-    seen: Seen
-    """Of the last call."""
+    seen: Seen | None = None
+    """Of the last call, where the buffer remembers any of it."""
 
     def __init__(self, loss: Loss, config: ResolvedLoss, replay: ReplayConfig, fresh_columns: int) -> None:
         self._loss, self._config, self._replay, self._fresh_columns = loss, config, replay, fresh_columns
         self._clip = REWARD_CLIPS[config.reward_clip]
+        self._remembers = replay.sampling == "prioritised" or replay.clone_value_cost > 0
 
     @property
     def entropy_cost(self) -> float:
@@ -69,7 +70,7 @@ class ReplayLoss:
 
     def __call__(self, distribution: Any, value: Value, batch: Unroll) -> LossTerms:
         """See `Loss`."""
-        self.seen = self._see(value, batch)
+        self.seen = self._see(value, batch) if self._remembers else None
         is_replayed = batch.valid.clone()
         is_replayed[:, : self._fresh_columns] = False
         log_prob = None

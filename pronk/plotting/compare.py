@@ -105,12 +105,7 @@ def compare(
     for name, value, choices in (("metric", metric, tuple(METRICS)), ("normalise", normalise, NORMALISATIONS)):
         if value not in choices:
             raise UserError(f"{name} must be one of {', '.join(choices)}, got {value!r}{nearest(value, choices)}")
-    found = find_runs([str(runs)] if isinstance(runs, str | Path) else [str(run) for run in runs])
-    left_out = {str(run.path): reason for run in found if (reason := why_not(run, metric))}
-    scored = [run for run in found if str(run.path) not in left_out]
-    if not scored:
-        path, reason = next(iter(left_out.items()))
-        raise UserError(f"nothing to compare: {path} is left out ({reason}){and_more(len(left_out) - 1)}")
+    scored, left_out = runs_to_compare(runs, metric)
     groups = group_by(scored, by) if by else group_runs(scored)
     together = by_label(groups)
     tasks, notes = shared_tasks(together)
@@ -121,6 +116,17 @@ def compare(
 
 
 # ---- which runs
+
+
+def runs_to_compare(runs: str | Path | Sequence[str | Path], metric: str) -> tuple[list[Run], dict[str, str]]:
+    """Return the runs that have a score, and why the others are left out. Raises `UserError` if there is none."""
+    found = find_runs([str(runs)] if isinstance(runs, str | Path) else [str(run) for run in runs])
+    left_out = {str(run.path): reason for run in found if (reason := why_not(run, metric))}
+    scored = [run for run in found if str(run.path) not in left_out]
+    if not scored:
+        path, reason = next(iter(left_out.items()))
+        raise UserError(f"nothing to compare: {path} is left out ({reason}){and_more(len(left_out) - 1)}")
+    return scored, left_out
 
 
 def and_more(count: int) -> str:

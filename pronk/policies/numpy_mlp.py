@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 LARGEST_PRODUCT = 2**18  # multiplications in one layer, for all environments; beyond it OpenBLAS starts threads
 LIMIT = 10.0  # of a normalised number, as in networks/normalising.py
+SHORTEST_TIME = np.finfo(np.float32).tiny
 MASKED = -1e9  # the logit of a forbidden choice, as in networks/distributions.py
 LOG_2_PI = float(np.log(2 * np.pi))
 
@@ -85,7 +86,7 @@ class NumpyPolicy:
 
     def _sample_choices(self, logits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """One option of each choice, by the exponential race: argmax of p / e with e ~ Exp(1)."""
-        race = np.log(self._random.standard_exponential(logits.shape, np.float32))
+        race = log_times(self._random, logits.shape)
         actions, log_probs, start = [], [], 0
         for options in self._action.choices:
             part = slice(start, start + options)
@@ -116,6 +117,14 @@ def encode(array: Array, spec: ArraySpec, scale: tuple[np.ndarray, np.ndarray] |
         return np.concatenate(columns, -1).astype(np.float32)
     flat = flat.astype(np.float32, copy=False)
     return flat / np.float32(255.0) if spec.dtype == "uint8" else flat
+
+
+def log_times(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    """Draw the logarithms of the times of an exponential race.
+
+    In float32 one draw in many millions is exactly 0, whose logarithm would let even a forbidden option win.
+    """
+    return np.log(np.maximum(random.standard_exponential(shape, np.float32), SHORTEST_TIME))
 
 
 def choose(logits: np.ndarray, race: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

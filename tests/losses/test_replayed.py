@@ -176,7 +176,7 @@ def test_the_losses_of_two_learners_add_up_to_that_of_one(reduction):
 
 def test_what_is_seen_of_a_column_is_its_mean_td_error():
     batch, logits, value = given()
-    loss = wrapped(paper(discount=0.9, reward_clip="abs_one", reward_scale=2.0))
+    loss = wrapped(paper(discount=0.9, reward_clip="abs_one", reward_scale=2.0), sampling="prioritised")
     gradients(loss, batch, logits, value)
     for column in range(COLUMNS):
         errors = []

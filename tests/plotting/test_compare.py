@@ -9,6 +9,7 @@ from made_runs import made_run
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from processes import command_line
 
+from pronk.plotting.against import against, draw_against
 from pronk.plotting.compare import compare
 from pronk.plotting.numbers import interval_text, score_text, share_text
 from pronk.plotting.profiles import draw_comparison
@@ -61,6 +62,7 @@ def test_groups_are_compared_by_the_statistics_of_their_scores(runs):
 
 def test_the_metric_chooses_the_score(tmp_path):
     path = made_run(tmp_path / "run", returns=[0.0, 10.0, 30.0, 20.0], evaluations=[(1, 7.0), (3, 8.0), (4, None)])
+    assert compare(path, metric="late").groups[0].mean == pytest.approx(21.5, abs=0.01)  # from 23 to 20
     scores = {metric: compare(path, metric=metric).groups[0].mean for metric in ("final", "best", "eval", "area")}
     assert scores == {"final": 20.0, "best": 30.0, "eval": 8.0, "area": pytest.approx((5 + 20 + 25) / 3, abs=0.01)}
 
@@ -113,6 +115,29 @@ def test_by_pools_what_else_differs_and_says_so(runs):
     result = result_of("runs", "--by", "loss.discount")
     assert [len(group["runs"]) for group in result["groups"]] == [5, 7]
     assert result["notes"] == ["the runs also differ in loss.entropy_cost, which may be the cause of a difference"]
+
+
+def test_along_a_setting_each_value_has_a_column_and_each_task_a_table(runs):
+    for discount in SCORES:
+        made_group(runs, discount, [5.0, 6.0, 7.0], "learner.extra_lag=200")
+        made_group(runs / "catch", discount, [0.5, 0.6, 0.7], source="catch", outcome="solved")
+    found = against(str(runs), "learner.extra_lag", by=["loss.discount"])
+    assert found.values == [0, 200]
+    (first, second) = found.cells["CartPole-v1"]["discount=0.9"]
+    assert list(map(float, first)) == pytest.approx([*map(float, bootstrap(iqm, np.array(SCORES["0.9"])[:, None]))])
+    assert float(second.value) == 6.0
+    made_group(runs, "0.9", [8.0, 9.0], "learner.extra_lag=1000")
+    done = command_line("compare", "runs", "--against", "learner.extra_lag", "--out", "x.png")
+    assert done.code == 0, done.err
+    rows = [line.split() for line in done.out.splitlines()]
+    assert rows[0] == ["CartPole-v1", "extra_lag=0", "200", "1000"]
+    assert [row[0] for row in rows[1:3]] == ["discount=0.99", "discount=0.9"]
+    assert rows[1][-1] == "-"  # no run with this lag
+    assert "catch is left out: not played by" in done.err
+    assert draw_against(found).axes[0].get_title(loc="left") == "CartPole-v1"
+    wrong = command_line("compare", "runs", "--against", "loss.name")
+    assert wrong.code == 2
+    assert "loss.name is impala in all of these runs; it must differ between them" in wrong.err
 
 
 # ---- what is left out, and what is not certain
@@ -234,7 +259,10 @@ def test_numbers_have_the_digits_that_their_interval_allows():
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["runs", "--metric", "finel"], "metric must be one of final, best, eval, area, got 'finel' (did you mean"),
+        (
+            ["runs", "--metric", "finel"],
+            "metric must be one of final, best, eval, area, late, got 'finel'",
+        ),
         (["runs", "--normalise", "humans"], "normalise must be one of none, human, range, got 'humans'"),
         (["runs", "--normalise", "human"], "needs one of the 57 Atari games that have a human score, got CartPole-v1"),
         (["runs", "--by", "loss.discont"], "no setting 'loss.discont' in these runs (did you mean 'loss.discount'?)"),

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 from processes import Training
 
 from pronk.config import Config, resolve
 from pronk.networks import make_network
 from pronk.networks.actor_critic import ActorCritic
-from pronk.policies.numpy_mlp import small_mlp
+from pronk.policies.numpy_mlp import MASKED, choose, log_times, small_mlp
 from pronk.types import ActionSpec, ArraySpec, EnvSpec
 
 VECTOR = ArraySpec((4,), "float32")
@@ -33,6 +34,21 @@ def network_of(observation=VECTOR, **settings):
 )
 def test_small_networks_of_vectors_are_computed_in_numpy(envs, network):
     assert small_mlp(network, envs)
+
+
+class Zeros:
+    """The draw of an exponential that comes once in many millions."""
+
+    def standard_exponential(self, shape, dtype):
+        return np.zeros(shape, dtype)
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_time_of_zero_does_not_let_a_forbidden_choice_win():
+    logits = np.array([[MASKED, 0.0, MASKED]], np.float32)
+    race = np.concatenate([log_times(Zeros(), (1, 1)), np.zeros((1, 2), np.float32)], -1)
+    action, log_prob = choose(logits, race)
+    assert (action.tolist(), log_prob.tolist()) == ([1], [0.0])
 
 
 class Changed(ActorCritic):

@@ -49,7 +49,7 @@ def test_several_atari_games_are_compared_by_capped_human_normalised_scores() ->
 
 def test_the_example_is_valid() -> None:
     example = read_population(EXAMPLE)
-    assert example.options.size == 4
+    assert example.options.size == 6
     shown = re.findall(r"^  (?:# )?(\w+): ", EXAMPLE.read_text().partition("population:")[2], re.MULTILINE)
     assert {*shown, "priors"} == set(type(example.options).model_fields)  # every key
 
