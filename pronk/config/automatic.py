@@ -22,7 +22,14 @@ RULES: dict[str, dict[str, Any]] = {
     "small images": {"actors.envs": 16, "actors.unroll_length": 128, "optimiser.learning_rate": 5e-4},
     "images": {"actors.envs": 16, "actors.unroll_length": 20, "optimiser.learning_rate": 5e-4},
 }
-WIDTHS = (4, 3, 2, 1)  # of a batch, in columns: the first that divides an actor's environments
+# Of a slow environment: an actor plays as few, and then as short unrolls, as keep its first unroll below this time.
+# Else nothing would be learnt for minutes; and smaller batches learn more from each step.
+MOST_SECONDS = 5.0
+LEAST_ENVS, LEAST_LENGTH = 4, 32
+# Of a batch, in columns: the first that divides an actor's environments. In whole teams, where several agents play:
+# what the agents of one team live through is much alike, and a batch of one team teaches its accidents.
+WIDTHS = (4, 3, 2, 1)
+MOST_AGENTS = 32  # of a batch of several teams
 # By kind of action. With choices, a limit of the KL divergence slows learning when most is to be learnt: Taxi never
 # gets beyond avoiding all penalties then.
 ENTROPY_COSTS = {"choices": 0.01, "real numbers": 0.002}
@@ -36,14 +43,17 @@ def decided(config: Config, spec: EnvSpec | None = None) -> Config:
     Without a spec, as for an environment of vectors and choices.
     """
     kind = kind_of(spec) if spec else "vectors"
-    rules = ALWAYS | RULES[kind]
+    rules = ALWAYS | RULES[kind] | (for_slow(RULES[kind], spec) if spec else {})
     if config.learner.batch_size == "auto":
+        agents = spec.agents if spec else 1
         # Whole teams, or every task equally often.
-        unit = max(spec.agents if spec else 1, len(config.env.tasks))
-        rules["actors.envs"] = -(-rules["actors.envs"] // unit) * unit
+        unit = max(agents, len(config.env.tasks))
+        teams = min(WIDTHS[0], max(1, MOST_AGENTS // agents)) if agents > 1 else 1
+        rules["actors.envs"] = -(-rules["actors.envs"] // (teams * unit)) * teams * unit
         envs = rules["actors.envs"] if config.actors.envs == "auto" else config.actors.envs
         learners = 1 if config.learners.count == "auto" else config.learners.count
-        rules["learner.batch_size"] = learners * next(width for width in WIDTHS if envs % width == 0)
+        widths = [agents * width for width in WIDTHS if agents * width <= max(agents, MOST_AGENTS)]
+        rules["learner.batch_size"] = learners * next(width for width in [*widths, *WIDTHS] if envs % width == 0)
     else:
         del rules["actors.envs"]  # they have to fit the batch: see resolved.py
     rules["learner.passes"] = PASSES.get(kind, "idle") if config.loss.name == "appo" else "idle"
@@ -53,6 +63,20 @@ def decided(config: Config, spec: EnvSpec | None = None) -> Config:
     never_idle = config.learner.passes == config.learner.batch_size == "auto" and not over_network
     rules["actors.slots"] = 1 if never_idle else 2
     return config.replace({path: value for path, value in rules.items() if config.at(path) == "auto"})
+
+
+def for_slow(rules: dict[str, Any], spec: EnvSpec) -> dict[str, int]:
+    """Return how many environments an actor plays, and how long an unroll is: less than usual if they are slow."""
+    envs, length = rules["actors.envs"], rules["actors.unroll_length"]
+
+    def is_long() -> bool:
+        return envs * (spec.reset_seconds + length * spec.step_seconds) > MOST_SECONDS
+
+    while envs > LEAST_ENVS and is_long():
+        envs //= 2
+    while length > LEAST_LENGTH and is_long():
+        length //= 2
+    return {"actors.envs": envs, "actors.unroll_length": length}
 
 
 def depends_on_environment(config: Config) -> bool:
@@ -80,4 +104,9 @@ def chosen(config: Config, spec: EnvSpec) -> str:
         "passes": config.learner.passes,
         "entropy_cost": config.loss.entropy_cost,
     }
-    return f"settings for {kind_of(spec)}: " + ", ".join(f"{name} {value}" for name, value in settings.items())
+    kind = kind_of(spec)
+    if for_slow(RULES[kind], spec).items() - RULES[kind].items():
+        slow = {"step": spec.step_seconds, "reset": spec.reset_seconds}
+        times = ", ".join(f"{1000 * seconds:.3g} ms a {what}" for what, seconds in slow.items() if seconds)
+        kind += f" of a slow environment ({times})"
+    return f"settings for {kind}: " + ", ".join(f"{name} {value}" for name, value in settings.items())

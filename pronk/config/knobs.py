@@ -316,10 +316,11 @@ class ActorsConfig(Section):
     """Actor processes, of all learners together; each learner has at least one. `auto`: one per core. 0: only actors of
     other machines play (gateway.address)."""
     envs: Envs | Auto = "auto"
-    """Environments per actor. `auto`: 16 for images, else 32, or learner.batch_size if that does not fit."""
+    """Environments per actor. `auto`: 16 for images, else 32, or learner.batch_size if that does not fit; down to 4 if
+    steps or resets are so slow that the first unroll would take more than 5 seconds."""
     unroll_length: Annotated[int, Field(gt=0, le=100_000)] | Auto = "auto"
     """Steps per unroll. Table G.1: 20; table D.3: 100. `auto`: 20 for images of more than 20 pixels, else
-    128."""
+    128, or down to 32 if 4 environments still take more than 5 seconds for it."""
     slots: Annotated[int, Field(ge=1, le=64)] | Auto = "auto"
     """Unrolls that an actor may be ahead of the learner. Limits memory and policy lag; with 1 an actor waits until the
     learner has taken its unroll. `auto`: 2, or 1 where learner.passes and learner.batch_size are `auto`, too, and no
@@ -347,7 +348,8 @@ class LearnerConfig(Section):
 
     batch_size: Annotated[int, Field(gt=0, le=1_000_000)] | Auto = "auto"
     """Columns per update (trajectories of actors.unroll_length steps), of all learners together. Each learner's share
-    is a multiple or a divisor of actors.envs. Table G.1: 32. `auto`: 4 for each learner, or the nearest that fits."""
+    is a multiple or a divisor of actors.envs. Table G.1: 32. `auto`: 4 for each learner, or the nearest that fits;
+    with teams of several agents, that many teams."""
     passes: Annotated[int, Field(gt=0, le=100)] | Literal["idle"] | Auto = "auto"
     """Times that each batch is learnt from. More than 1 learns more from each step and adds lag. Paper: 1. `idle`:
     again while the learner would otherwise wait for the actors, up to 8 times. `auto`: with

@@ -44,11 +44,25 @@ def test_a_batch_fits_any_number_of_environments_and_learners():
     assert several.learner.batch_size % 3 == 0
 
 
-def test_teams_are_never_cut():
-    team = dataclasses.replace(VECTOR, agents=5)
-    config = decided(Config(), team)
-    assert config.actors.envs == 35
-    assert config.actors.envs % config.learner.batch_size == 0
+def test_teams_are_never_cut_and_a_batch_has_several():
+    for agents, envs, batch_size in [(2, 32, 8), (3, 36, 12), (5, 40, 20), (16, 32, 32), (40, 40, 40)]:
+        config = decided(Config(), dataclasses.replace(VECTOR, agents=agents))
+        assert (config.actors.envs, config.learner.batch_size) == (envs, batch_size)
+
+
+def test_slow_environments_are_fewer_and_their_unrolls_shorter():
+    def sizes(spec, **seconds):
+        config = decided(Config(), dataclasses.replace(spec, **seconds))
+        return config.actors.envs, config.actors.unroll_length, config.learner.batch_size
+
+    assert sizes(VECTOR, step_seconds=1e-3) == (32, 128, 4)
+    assert sizes(VECTOR, step_seconds=5e-3) == (4, 128, 4)
+    assert sizes(VECTOR, step_seconds=0.02) == (4, 32, 4)
+    assert sizes(IMAGE, reset_seconds=0.85) == (4, 20, 4)
+    assert sizes(IMAGE, step_seconds=10.0) == (4, 20, 4)
+    slow = dataclasses.replace(VECTOR, step_seconds=0.02)
+    assert chosen(decided(Config(), slow), slow).startswith("settings for vectors of a slow environment (20 ms a step)")
+    assert decided(Config().replace({"actors.envs": 64}), slow).actors.envs == 64
 
 
 def test_environments_fit_a_batch_that_was_asked_for():

@@ -218,3 +218,15 @@ class HangsWhenEvaluated(Corridor):
             print("hanging", flush=True)
             time.sleep(3600)
         return super().step(action)
+
+
+class Slow(Corridor):
+    """Takes 4 ms for a step and 120 ms for a reset."""
+
+    def reset(self, **kwargs: Any) -> Any:
+        time.sleep(0.12)
+        return super().reset(**kwargs)
+
+    def step(self, action: np.int64) -> Any:
+        time.sleep(0.004)
+        return super().step(action)
