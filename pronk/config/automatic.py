@@ -26,10 +26,7 @@ RULES: dict[str, dict[str, Any]] = {
 # Else nothing would be learnt for minutes; and smaller batches learn more from each step.
 MOST_SECONDS = 5.0
 LEAST_ENVS, LEAST_LENGTH = 4, 32
-# Of a batch, in columns: the first that divides an actor's environments. In whole teams, where several agents play:
-# what the agents of one team live through is much alike, and a batch of one team teaches its accidents.
-WIDTHS = (4, 3, 2, 1)
-MOST_AGENTS = 32  # of a batch of several teams
+WIDTHS = (4, 3, 2, 1)  # of a batch, in columns: the first that divides an actor's environments
 # By kind of action. With choices, a limit of the KL divergence slows learning when most is to be learnt: Taxi never
 # gets beyond avoiding all penalties then.
 ENTROPY_COSTS = {"choices": 0.01, "real numbers": 0.002}
@@ -45,15 +42,12 @@ def decided(config: Config, spec: EnvSpec | None = None) -> Config:
     kind = kind_of(spec) if spec else "vectors"
     rules = ALWAYS | RULES[kind] | (for_slow(RULES[kind], spec) if spec else {})
     if config.learner.batch_size == "auto":
-        agents = spec.agents if spec else 1
         # Whole teams, or every task equally often.
-        unit = max(agents, len(config.env.tasks))
-        teams = min(WIDTHS[0], max(1, MOST_AGENTS // agents)) if agents > 1 else 1
-        rules["actors.envs"] = -(-rules["actors.envs"] // (teams * unit)) * teams * unit
+        unit = max(spec.agents if spec else 1, len(config.env.tasks))
+        rules["actors.envs"] = -(-rules["actors.envs"] // unit) * unit
         envs = rules["actors.envs"] if config.actors.envs == "auto" else config.actors.envs
         learners = 1 if config.learners.count == "auto" else config.learners.count
-        widths = [agents * width for width in WIDTHS if agents * width <= max(agents, MOST_AGENTS)]
-        rules["learner.batch_size"] = learners * next(width for width in [*widths, *WIDTHS] if envs % width == 0)
+        rules["learner.batch_size"] = learners * next(width for width in WIDTHS if envs % width == 0)
     else:
         del rules["actors.envs"]  # they have to fit the batch: see resolved.py
     rules["learner.passes"] = PASSES.get(kind, "idle") if config.loss.name == "appo" else "idle"
@@ -107,6 +101,6 @@ def chosen(config: Config, spec: EnvSpec) -> str:
     kind = kind_of(spec)
     if for_slow(RULES[kind], spec).items() - RULES[kind].items():
         slow = {"step": spec.step_seconds, "reset": spec.reset_seconds}
-        times = ", ".join(f"{1000 * seconds:.3g} ms a {what}" for what, seconds in slow.items() if seconds)
+        times = ", ".join(f"{seconds:.2g} s a {what}" for what, seconds in slow.items() if seconds)
         kind += f" of a slow environment ({times})"
     return f"settings for {kind}: " + ", ".join(f"{name} {value}" for name, value in settings.items())

@@ -348,8 +348,7 @@ class LearnerConfig(Section):
 
     batch_size: Annotated[int, Field(gt=0, le=1_000_000)] | Auto = "auto"
     """Columns per update (trajectories of actors.unroll_length steps), of all learners together. Each learner's share
-    is a multiple or a divisor of actors.envs. Table G.1: 32. `auto`: 4 for each learner, or the nearest that fits;
-    with teams of several agents, that many teams."""
+    is a multiple or a divisor of actors.envs. Table G.1: 32. `auto`: 4 for each learner, or the nearest that fits."""
     passes: Annotated[int, Field(gt=0, le=100)] | Literal["idle"] | Auto = "auto"
     """Times that each batch is learnt from. More than 1 learns more from each step and adds lag. Paper: 1. `idle`:
     again while the learner would otherwise wait for the actors, up to 8 times. `auto`: with
