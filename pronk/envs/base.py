@@ -165,15 +165,15 @@ def probed_env(config: Config | ResolvedConfig) -> VectorEnv:
     env = make_env(config, len(tasks))
     try:
         if any(not maker_of_kind(task.id) for task in tasks):
-            env.spec = dataclasses.replace(env.spec, **tried(env))
+            env.spec = tried(env)
     except BaseException:
         env.close()
         raise
     return env
 
 
-def tried(env: VectorEnv) -> dict[str, float]:
-    """Reset the environments and play one action, and again where that is slow. Returns the seconds of each, as a spec.
+def tried(env: VectorEnv) -> EnvSpec:
+    """Reset the environments and play one action, and again where that is slow. Returns the spec with the seconds.
 
     Raises only what is a mistake of the user, or a time-out. After any other exception nothing is known.
     """
@@ -185,8 +185,8 @@ def tried(env: VectorEnv) -> dict[str, float]:
     except (UserError, TimeoutError):
         raise
     except Exception:
-        return {}
-    return {"reset_seconds": reset / env.count, "step_seconds": step / env.count}
+        return env.spec
+    return dataclasses.replace(env.spec, reset_seconds=reset / env.count, step_seconds=step / env.count)
 
 
 def least_seconds(call: Callable[[], object], slow: float) -> float:
