@@ -83,11 +83,13 @@ def action_decoder(space: gym.Space) -> tuple[ActionSpec, Decoder]:
             starts, dtype = getattr(space, "start", np.zeros_like(space.nvec)), space.dtype
             choices = tuple(int(n) for n in space.nvec)
             return ActionSpec(space.shape, choices), lambda action: (action + starts).astype(dtype)
+        case gym.spaces.MultiBinary() if len(space.shape) == 1:
+            return ActionSpec(space.shape, (2,) * space.shape[0]), lambda action: action.astype(space.dtype)
         case gym.spaces.Box() if np.issubdtype(space.dtype, np.floating):
             return ActionSpec(space.shape), _box_decoder(space)
     raise UserError(
         f"action: {_kind(space)} spaces are not supported; "
-        "supported are Discrete, one-dimensional MultiDiscrete and Box of floats"
+        "supported are Discrete, MultiDiscrete and MultiBinary of one dimension, and Box of floats"
     )
 
 

@@ -232,3 +232,15 @@ class WorthlessWhenEvaluated(Corridor):
 
     def _reward(self) -> float:
         return 0.0 if in_the_evaluator() else 1.0
+
+
+class Slow(Corridor):
+    """Takes 4 ms for a step and 120 ms for a reset."""
+
+    def reset(self, **kwargs: Any) -> Any:
+        time.sleep(0.12)
+        return super().reset(**kwargs)
+
+    def step(self, action: np.int64) -> Any:
+        time.sleep(0.004)
+        return super().step(action)
