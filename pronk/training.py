@@ -15,8 +15,8 @@
            evaluator too, where there is one
 
 One thread. While it waits for unrolls it watches its actors, or, with transport=local, plays them itself. On request
-there are two more processes: one plays whole episodes with the checkpoints (evaluation/evaluator.py), one chooses the
-actions of all actors (policies/central.py).
+there are more processes: one plays whole episodes with the checkpoints (evaluation/evaluator.py), one films them
+(evaluation/filmer.py), one chooses the actions of all actors (policies/central.py).
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from pronk.config.resolved import check_same_tasks
 from pronk.envs.base import games_of
 from pronk.evaluation.atari_scores import human_normalised_summary
 from pronk.evaluation.evaluator import Evaluator
+from pronk.evaluation.filmer import Filmer
 from pronk.layout import UnrollLayout
 from pronk.learner import Learner, NonFinite
 from pronk.learners import GroupEnded, LearnerGroup, Shared, SingleLearner
@@ -120,6 +121,8 @@ class Training:
             self._sinks = [stack.enter_context(sink) for sink in [*self._own_sinks(), self._callbacks]]
             self._sinks += [stack.enter_context(display)] if display else []
             self._evaluator = stack.enter_context(Evaluator(self.config, self._run, self._sinks, self._say_once))
+            filmed = (self.config, self._run, self.metrics.env_steps, self._say_once, self._leads)
+            self._filmer = stack.enter_context(Filmer(*filmed))
             try:
                 outcome = self._outcome() or (yield from self._learn(interrupts))
             except GroupEnded as end:
@@ -142,6 +145,7 @@ class Training:
                     outcome, failure = "failed", failure or unsaved
             if outcome in ("solved", "finished") and self._saver.last:
                 self._evaluator.finish(self._saver.last, interrupts, aloud=display is not None)
+                self._filmer.finish(interrupts)
         self._summarise(outcome, failure)
         if failure is not None:
             raise failure
@@ -200,7 +204,8 @@ class Training:
                         self._saver.save_if_best(self._standing())
                     watch()
                 overdue = time.monotonic() - self._saved_at >= self.config.checkpoint.every_seconds
-                if self._evaluator.wants_checkpoint() or overdue:
+                wanted = (self._evaluator.wants_checkpoint(), self._filmer.wants_checkpoint(metrics.env_steps))
+                if any(wanted) or overdue:
                     self._save()
                 yield
             self._report()  # before the actors are ended, which takes a moment and is not training
@@ -381,9 +386,10 @@ class Training:
             self._say(message)
 
     def _save(self) -> None:
-        """Write a checkpoint, and have it evaluated if that is due."""
+        """Write a checkpoint, and have it evaluated or filmed if that is due."""
         if self._leads and (saved := self._saver.save(self._standing())):
             self._evaluator.offer(saved)
+            self._filmer.offer(saved)
             self._callbacks.saved(saved)
         self._save_replay()
         self._saved_at = time.monotonic()

@@ -44,6 +44,7 @@ LAYERS = {
         "pacing",
         "batcher",
         "learner",
+        "cloning",
         "actors",
         "evaluation",
         "training",

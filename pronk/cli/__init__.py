@@ -17,7 +17,9 @@ import pronk.cli.runs
 import pronk.cli.plot
 import pronk.cli.compare
 import pronk.cli.export
+import pronk.cli.record
 import pronk.cli.push
+import pronk.cli.zoo
 import pronk.cli.dashboard
 import pronk.cli.bench
 import pronk.cli.show

@@ -243,6 +243,9 @@ class LossConfig(Section):
     reward_scale: PositiveFloat = 1.0
     """Multiply rewards by this before clipping, for learning only. Useful if returns are far from the order of 1 to
     10."""
+    clone: str | None = None
+    """A Minari dataset, such as `pronk record` writes: before the first update, the policy learns to act as its
+    episodes do. Needs `pip install 'pronk[minari]'`. null: start from scratch."""
     kwargs: Kwargs = {}
     """Any values for a loss of your own, which finds them in `config.kwargs`."""
 
@@ -482,6 +485,9 @@ class RunConfig(Section):
     """Seconds between two lines of metrics."""
     video: bool = False
     """Record an episode of the final policy: videos/final.mp4, or .gif without PyAV (`pip install 'pronk[video]'`)."""
+    clip_every_steps: Positive | None = None
+    """Record an episode of the policy every so many environment steps while training goes on, in a process of its own:
+    videos/STEPS.mp4. The next one is not begun before the last is finished. null (default): off."""
     profile_seconds: NonNegative = 0.0
     """Profile the learner and actor 0 for so long, after a second of training: `profile/` in the run directory then has
     a table of where their time goes, and a trace of one more second for Perfetto (ui.perfetto.dev). 0: off."""

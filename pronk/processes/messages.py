@@ -42,6 +42,15 @@ class Evaluate(Message):
     """Training has ended and waits for this one."""
 
 
+class FilmClip(Message):
+    """To the filmer: film an episode with this checkpoint."""
+
+    path: str
+    folder: str
+    name: str
+    """Of the clip, without its suffix."""
+
+
 class MeasurePart(Message):
     """To a process of `pronk bench`: call this part for so long."""
 
@@ -116,6 +125,12 @@ class Evaluated(Message):
 
     line: dict[str, Any]
     """As in eval.jsonl."""
+
+
+class ClipFilmed(Message):
+    """A clip is complete."""
+
+    path: str
 
 
 # ---- between `pronk launch` or a Ray driver and a process on another machine (cluster/)

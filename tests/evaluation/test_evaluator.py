@@ -17,8 +17,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from pronk.config import load_config, resolve
 from pronk.evaluation.evaluator import Evaluator
-from pronk.evaluation.evaluator_process import NICENESS
 from pronk.processes.interrupts import Interrupts
+from pronk.processes.priority import NICENESS
 from pronk.runs.checkpoint import load_checkpoint
 from pronk.runs.directory import RunDirectory
 from pronk.runs.reading import return_text
@@ -317,7 +317,7 @@ def test_a_checkpoint_is_asked_for_when_an_evaluation_is_due_and_not_while_one_r
 def test_a_checkpoint_that_nobody_asked_for_is_not_evaluated(tmp_path: Path) -> None:
     bench = Bench(tmp_path / "run")
     bench.evaluator.offer(bench.save(10))
-    assert not (bench.run.checkpoints.evaluating).exists()
+    assert not (bench.run.checkpoints.folder / "evaluating.pt").exists()
 
 
 def test_evaluations_meet_no_episode_of_the_training_nor_of_pronk_eval() -> None:
