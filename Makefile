@@ -10,7 +10,7 @@ PYTHON    ?= $(shell for each in $(PYTHONS); do $$each $(IS_RECENT) >/dev/null 2
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help install browser sshd train test test-slow lint bench docs dist clean
+.PHONY: help install browser sshd train test test-slow chaos fuzz lint bench docs dist clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -49,6 +49,15 @@ test: lint browser sshd  ## lint, then every test that is not slow, several at a
 
 test-slow: install  ## the long trainings that back the claims in docs/results
 	$(BIN)/pytest -m slow --timeout=1800
+
+# How many faults of each kind: make chaos CHAOS='--faults 33 --kills 10'
+CHAOS ?= --faults 200 --kills 100 --interrupts 100 --network 20 --ssh 6 --ray 6 --environments
+
+chaos: install sshd  ## faults against real runs, over an hour of them; see docs/results/chaos.md
+	$(BIN)/python tests/chaos/run.py $(CHAOS) --seed 1 --results chaos.jsonl
+
+fuzz: install  ## 100,000 hostile inputs for everything that reads files, the network or the command line
+	PRONK_FUZZ=100000 $(BIN)/pytest tests/test_fuzzing.py -n auto
 
 lint: install  ## ruff and mypy
 	$(BIN)/ruff check .

@@ -31,9 +31,10 @@ cause.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # not typing's: Ctrl-C is settled in a module that is imported after this one, so import nothing
 if TYPE_CHECKING:
+    from typing import Any
+
     from pronk.config import Config, load_config
     from pronk.evaluation.playing import Evaluation, evaluate
     from pronk.evaluation.trained_policy import Decision, TrainedPolicy, load
@@ -84,4 +85,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from pronk.types import ArraySpec, Tree, Unroll, leaves, map_tree
+from pronk.types import Array, ArraySpec, Tree, Unroll, leaves, map_tree
 
 ALIGNMENT = 64  # bytes: a cache line, so that no two arrays share one
 # Fields whose first axis is the environment. Elsewhere it is time.
@@ -90,7 +90,11 @@ class UnrollLayout(Layout):
 
 def columns(unroll: Unroll, start: int, width: int) -> Unroll:
     """Views of some environments of an unroll."""
-    chosen = slice(start, start + width)
+    return chosen_columns(unroll, slice(start, start + width))
+
+
+def chosen_columns(unroll: Unroll, chosen: slice | Array) -> Unroll:
+    """Some environments of an unroll, by a slice (views) or by their indices (copies)."""
 
     def cut(name: str, field: Tree) -> Tree:
         index = chosen if name in PER_ENVIRONMENT else (slice(None), chosen)

@@ -274,5 +274,15 @@ class Metrics:
         if confirmed := state.get("confirmed"):
             several = isinstance(confirmed[0], list | tuple)  # else it is an earlier version's, of its only task
             self.confirmed = [Estimate(*each) for each in (confirmed if several else [confirmed])]
-        self._earlier_seconds = state["wall_seconds"]
+        self._earlier_seconds, self._started = state["wall_seconds"], time.perf_counter()
         self._steps_at_line = self.env_steps
+
+    def take_over(self, state: dict[str, Any]) -> None:
+        """Continue from another learner's `state()`, or from one's own: afterwards both count alike.
+
+        What the present line has summed up so far is kept.
+        """
+        steps_since_line = self.env_steps - self._steps_at_line
+        self.load_state(state)
+        self.confirmed, self.barren_updates = None, 0
+        self._steps_at_line = self.env_steps - steps_since_line

@@ -9,7 +9,8 @@ gives a slot back to its actor as late as it can afford:
                                     ^ lead: the slot is given back so many updates before the next unroll is needed
 
 If the learner had to wait for an unroll the lead grows, else it shrinks. Where actors are the slower side, it grows
-until they never wait.
+until they never wait. It starts as long as it can be and is halved until the learner waits for the first time: a run of
+a slow learner may consist of fifty unrolls, and those played far ahead teach little.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from collections import deque
 from collections.abc import Callable
 
 GROWTH, SHRINKAGE = 1.25, 0.95  # of the lead, per unroll: the learner waits briefly for about one unroll in five
+FIRST_SHRINKAGE = 0.5  # until it has waited
 
 
 class Pacer:
@@ -27,12 +29,18 @@ class Pacer:
         """`updates` are made from what is taken at once; `room` returns how often that fits into all slots."""
         self._updates, self._room = updates, room
         self._lead: float | None = None  # updates; None: nothing was taken yet
+        self._shrinkage = FIRST_SHRINKAGE
         self._held: deque[Callable[[], None]] = deque()
 
     def taken(self, release: Callable[[], None], waited: bool) -> None:
         """Hold what was just taken. `release` gives it back; `waited` says whether the learner had to wait for it."""
         longest = float(self._updates * self._room())
-        lead = longest if self._lead is None else self._lead * (GROWTH if waited else SHRINKAGE)
+        if self._lead is None:
+            lead = longest
+        elif waited:
+            lead, self._shrinkage = self._lead * GROWTH, SHRINKAGE
+        else:
+            lead = self._lead * self._shrinkage
         self._lead = min(longest, max(1.0, lead))
         self._held.append(release)
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import torch
 
 from pronk.actor import specs_for
+from pronk.cloning import start_from_dataset
 from pronk.config import (
     Config,
     ResolvedConfig,
@@ -150,8 +151,10 @@ def opened(
         RunDirectory.refuse_used(Path(run_dir))
     remember(config, say)
     config, resolved, learner, choices = prepare(config, rendezvous, say)
+    if resolved.loss.clone and not resume:
+        choices = [*choices, start_from_dataset(learner, resolved)]
     recorded = record(config, resolved)
-    with coordinate(rendezvous, config.loss.reduction, say) as group:
+    with coordinate(rendezvous, config.loss.reduction, say, config.actors.timeout_seconds) as group:
         if resume:
             run = RunDirectory.open(Path(str(run_dir)))
         else:

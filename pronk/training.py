@@ -11,17 +11,19 @@
   failure  an actor's end is the end of its socket; its slots are its own, so nothing is lost, locked or half-read
   replay   with replay.size, columns that were learnt from are drawn again into later batches: see replay.py
   group    several learners act as one: they add up their gradients at every update, and end together
-  solved   when the return reaches its goal the weights are held, until whole episodes have confirmed it
+  solved   when the return reaches its goal the weights are held, until whole episodes have confirmed it, and the
+           evaluator too, where there is one
 
 One thread. While it waits for unrolls it watches its actors, or, with transport=local, plays them itself. On request
-there are two more processes: one plays whole episodes with the checkpoints (evaluation/evaluator.py), one chooses the
-actions of all actors (policies/central.py).
+there are more processes: one plays whole episodes with the checkpoints (evaluation/evaluator.py), one films them
+(evaluation/filmer.py), one chooses the actions of all actors (policies/central.py).
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import time
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
@@ -37,9 +39,10 @@ from pronk.config.resolved import check_same_tasks
 from pronk.envs.base import games_of
 from pronk.evaluation.atari_scores import human_normalised_summary
 from pronk.evaluation.evaluator import Evaluator
+from pronk.evaluation.filmer import Filmer
 from pronk.layout import UnrollLayout
 from pronk.learner import Learner, NonFinite
-from pronk.learners import GroupEnded, LearnerGroup, SingleLearner
+from pronk.learners import GroupEnded, LearnerGroup, Shared, SingleLearner
 from pronk.metrics import Metrics
 from pronk.parameters import ParameterDelay
 from pronk.policies.numpy_mlp import small_mlp
@@ -89,6 +92,8 @@ class Training:
         self.metrics = metrics_of(config, learner.spec)
         self._confirmation: TaskConfirmation | None = None  # while the weights are held
         self._confirm_from = 0  # steps
+        self._refused = 0  # times that the evaluator did not agree
+        self._skipped = self._skipped_in_a_row = 0  # batches whose loss was not finite
         self._reported: dict[str, Any] | None = None
         self._said: set[str] = set()
         self._saver = CheckpointSaver(run.checkpoints, config.checkpoint.keep, self._state, self._say_once)
@@ -116,6 +121,8 @@ class Training:
             self._sinks = [stack.enter_context(sink) for sink in [*self._own_sinks(), self._callbacks]]
             self._sinks += [stack.enter_context(display)] if display else []
             self._evaluator = stack.enter_context(Evaluator(self.config, self._run, self._sinks, self._say_once))
+            filmed = (self.config, self._run, self.metrics.env_steps, self._say_once, self._leads)
+            self._filmer = stack.enter_context(Filmer(*filmed))
             try:
                 outcome = self._outcome() or (yield from self._learn(interrupts))
             except GroupEnded as end:
@@ -138,6 +145,7 @@ class Training:
                     outcome, failure = "failed", failure or unsaved
             if outcome in ("solved", "finished") and self._saver.last:
                 self._evaluator.finish(self._saver.last, interrupts, aloud=display is not None)
+                self._filmer.finish(interrupts)
         self._summarise(outcome, failure)
         if failure is not None:
             raise failure
@@ -196,7 +204,8 @@ class Training:
                         self._saver.save_if_best(self._standing())
                     watch()
                 overdue = time.monotonic() - self._saved_at >= self.config.checkpoint.every_seconds
-                if self._evaluator.wants_checkpoint() or overdue:
+                wanted = (self._evaluator.wants_checkpoint(), self._filmer.wants_checkpoint(metrics.env_steps))
+                if any(wanted) or overdue:
                     self._save()
                 yield
             self._report()  # before the actors are ended, which takes a moment and is not training
@@ -212,8 +221,15 @@ class Training:
         learner.loss.entropy_cost = metrics.entropy_cost
         if learner.replay_loss:
             learner.replay_loss.recorded = batch.recorded
-        with user_code("the learner"):
-            update = self._group.step(learner, batch, rate, meanwhile)
+        try:
+            with user_code("the learner"):
+                update = self._group.step(learner, batch, rate, meanwhile)
+        except NonFinite as error:  # in every learner of a group, so all skip the same batches
+            self._skip(error)
+            return
+        self._skipped_in_a_row = 0
+        if update is None:
+            return
         if self._replay is not None and learner.replay_loss:
             seen = [tensor.cpu().numpy() for tensor in learner.replay_loss.seen or ()]
             self._replay.record(batch.arrays, batch.fresh, batch.drawn, *seen)
@@ -225,10 +241,24 @@ class Training:
         if metrics.reached(config.run.stop_return) and metrics.env_steps >= self._confirm_from:
             self._confirmation = metrics.confirmation()
 
+    def _skip(self, error: NonFinite) -> None:
+        """Drop a batch whose loss is not finite. Raises `error` if the run is to end with it."""
+        settings = self.config.learner
+        self._skipped += 1
+        self._skipped_in_a_row += 1
+        if settings.on_nan == "stop" or self._skipped_in_a_row > settings.max_skipped:
+            raise error
+        if self._skipped == 1:
+            self._say(f"a batch was dropped (learner.on_nan=skip): {self._keep_broken_batch(error)}")
+        elif self._skipped.bit_count() == 1:  # at 2, 4, 8 ...
+            self._say(f"{self._skipped} batches were dropped so far (learner.on_nan=skip)")
+
     def _confirm(self, batch: Batch, confirmation: TaskConfirmation) -> None:
         """Learn nothing from a batch: the weights are held until it is known what they are worth."""
         goal, metrics = self.config.run.stop_return, self.metrics
         played = self._group.observe(self.learner, batch)
+        if played is None:
+            return
         metrics.observe(played)
         confirmation.record(played.columns, played.episodes, played.length)
         metrics.confirmed = confirmation.estimates()
@@ -242,14 +272,49 @@ class Training:
                 f"return {goal:g} not confirmed: {estimate.value:.4g}, the mean of {estimate.episodes} episodes of the "
                 "present policy; training continues"
             )
+        elif self.config.evaluation.enabled and not (agreed := self._group.decide(self._evaluation_agrees)):
+            metrics.confirmed = None
+            if agreed is None:  # the group formed again: all have begun anew
+                return
+            self._refused += 1
+            # What actors report is not what the evaluator finds, so ask seldom: an evaluation holds up training.
+            self._confirm_from = metrics.env_steps + (confirmation.steps << min(self._refused, 10))
+
+    def _evaluation_agrees(self) -> bool:
+        """Have the held weights evaluated. Episodes come from actors, perhaps of other machines; these do not."""
+        goal = self.config.run.stop_return
+        assert goal is not None, "else nothing is confirmed"
+        self._save()
+        if self._saver.last is None:
+            return True  # the disk is full, which was said
+        line = self._evaluator.evaluate_now(self._saver.last, self.interrupts)
+        if line is None:
+            return True  # there is no evaluator any more, or it was too slow; both were said
+        error = line["std"] / math.sqrt(line["episodes"])
+        if line["mean"] + 2 * error >= goal:  # few episodes do not contradict many that closely
+            return True
+        self._say(
+            f"return {goal:g} not confirmed: {line['mean']:.4g}, the mean of the evaluator's {line['episodes']} "
+            f"episodes, but {self.metrics.episode_return:.4g} as actors report it; training continues"
+        )
+        return False
 
     def _synchronise(self, interrupts: Interrupts) -> None:
         """Wait for all learners, and take over learner 0's weights, optimiser and counters."""
+        shared = Shared(self.learner.tensors(), self._shared_state, self._take_over)
+        self._group.begin(shared, interrupts, self.metrics.waiting)
+
+    def _shared_state(self) -> dict[str, Any]:
+        decisions = {"confirm_from": self._confirm_from, "refused": self._refused}
+        return {"metrics": self.metrics.state(), "version": self.learner.version, **decisions}
+
+    def _take_over(self, state: dict[str, Any]) -> None:
+        """Continue from learner 0's counters. All learners decide alike from here on, so all begin alike."""
         learner, metrics = self.learner, self.metrics
-        mine = {"metrics": metrics.state(), "version": learner.version}
-        state = self._group.begin(mine, learner.tensors(), interrupts, metrics.waiting)
+        self._confirmation = None
+        self._confirm_from, self._refused = state["confirm_from"], state["refused"]
+        metrics.take_over(state["metrics"])
         if not self._leads:
-            metrics.load_state(state["metrics"])
             learner.version = state["version"]
             torch.manual_seed(further_learner_seed(self.config.run.seed, self._group.rank, metrics.env_steps))
 
@@ -321,9 +386,10 @@ class Training:
             self._say(message)
 
     def _save(self) -> None:
-        """Write a checkpoint, and have it evaluated if that is due."""
+        """Write a checkpoint, and have it evaluated or filmed if that is due."""
         if self._leads and (saved := self._saver.save(self._standing())):
             self._evaluator.offer(saved)
+            self._filmer.offer(saved)
             self._callbacks.saved(saved)
         self._save_replay()
         self._saved_at = time.monotonic()
@@ -359,8 +425,15 @@ class Training:
         self._run.prepare_resume(self._recorded, self.metrics.updates)
 
     def _keep_broken_batch(self, error: NonFinite) -> BrokenGradient:
-        group, network = self._group, self.learner.state()["network"]
-        return BrokenGradient(keep_broken_batch(error, error.batch, network, self._run.path, group.rank, group.broken))
+        group, learner = self._group, self.learner
+        recorded_values = learner.replay_loss.recorded if learner.replay_loss else None
+        before = {
+            "network": learner.state()["network"],
+            "version": learner.version,
+            "entropy_cost": learner.loss.entropy_cost,
+            "recorded": None if recorded_values is None else recorded_values.cpu(),
+        }
+        return BrokenGradient(keep_broken_batch(error, error.batch, before, self._run.path, group.rank, group.broken))
 
 
 def metrics_of(config: ResolvedConfig, spec: EnvSpec) -> Metrics:

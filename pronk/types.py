@@ -6,7 +6,7 @@ time-major. A `Tree` is an array or a dict of trees: a Dict or Tuple observation
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -78,6 +78,10 @@ class EnvSpec:
     """Numbers of the environments' `info` that become metrics (`env.info`)."""
     notes: tuple[str, ...] = ()
     """What was done to the observations without being asked: one line each, shown to the user."""
+    step_seconds: float = field(default=0.0, compare=False)
+    """About how long one step of one environment takes, where it was tried and is slow; else 0."""
+    reset_seconds: float = field(default=0.0, compare=False)
+    """Likewise, of one reset."""
 
     @property
     def has_action_mask(self) -> bool:

@@ -30,6 +30,10 @@ SUPPORT = str(Path(__file__).parent / "support")
 if SUPPORT not in sys.path:  # actor processes get this path too, and import environments from there
     sys.path.insert(0, SUPPORT)
 
+import forking  # noqa: E402 - it is in SUPPORT
+
+forking.warm_up()
+
 # Files with the longest tests, longest first. They start first, so that no worker is left alone with one at the end.
 LONG = (
     "end_to_end/test_ray.py",

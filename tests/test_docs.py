@@ -142,3 +142,25 @@ def parts(file: str) -> dict[str, Any]:
 @pytest.mark.parametrize("part", parts("README.md"))
 def test_readme_is_the_same_in_both_languages(part: str) -> None:
     assert parts("README.zh.md")[part] == parts("README.md")[part]
+
+
+# ---- pages in Chinese
+
+
+@pytest.mark.parametrize("page", ["guide.md", "quick-start.md"])
+def test_the_code_of_chinese_pages_is_that_of_the_english_ones(page: str) -> None:
+    english, chinese = (BLOCK.findall((folder / page).read_text(encoding="utf-8")) for folder in (DOCS, DOCS / "zh"))
+    assert len(chinese) >= 5
+    assert [block for block in chinese if block not in english] == []
+
+
+@pytest.mark.slow
+def test_quick_start_runs(folder: Path, monkeypatch: Any) -> None:
+    for language, text in BLOCK.findall((DOCS / "quick-start.md").read_text(encoding="utf-8")):
+        if language == "python" and text.startswith("# guess.py"):
+            (folder / "guess.py").write_text(text)
+        elif language == "python":
+            exec(compile(text, "quick-start.md", "exec"), {"__name__": "quick_start"})
+        for line in text.splitlines() if language == "sh" else []:
+            if not line.startswith(("pip install", "pronk dashboard")):  # the dashboard serves until it is stopped
+                run_command(line, monkeypatch)

@@ -1,15 +1,16 @@
-"""A forked `pronk` is what a fresh one is: its output, exit code, directory, environment, session and signals."""
+"""A cloned `pronk` is what a fresh one is: its output, exit code, directory, environment, session, signals, parent."""
 
 import os
 import signal
-import sys
+from pathlib import Path
 
 import pytest
+from forking import AVAILABLE
 from processes import SUPPORT, start_pronk
 
 import pronk
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="programs are forked on Linux only")
+pytestmark = pytest.mark.skipif(not AVAILABLE, reason="programs are cloned on Linux only")
 ENVIRONMENT = """
 import os
 import sys
@@ -46,6 +47,8 @@ def test_its_directory_and_environment(tmp_path):
 def test_its_session_and_signals(tmp_path):
     process = started(tmp_path, "dashboard", str(tmp_path), "--port", "0")
     assert os.getsid(process.pid) == process.pid
+    parent = Path(f"/proc/{process.pid}/stat").read_text().rpartition(") ")[2].split()[1]
+    assert int(parent) == os.getpid()
     assert process.poll() is None
     process.kill()
     assert process.wait() == -signal.SIGKILL

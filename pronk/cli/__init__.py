@@ -17,11 +17,14 @@ import pronk.cli.runs
 import pronk.cli.plot
 import pronk.cli.compare
 import pronk.cli.export
+import pronk.cli.record
 import pronk.cli.push
+import pronk.cli.zoo
 import pronk.cli.dashboard
 import pronk.cli.bench
 import pronk.cli.show
 import pronk.cli.explain
+import pronk.cli.debug
 import pronk.cli.convert
 from pronk.cli.shell import main
 

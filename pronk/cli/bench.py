@@ -47,10 +47,10 @@ def bench(
         from pronk.runs.trust import code_to_train, require_known
 
         require_known(code_to_train(config), str(run), trust)
-    warn_if_busy()
+    load = other_load()
     from pronk.bench import measure
 
-    figures = measure(config, seconds, warn, rounds)
+    figures = {**measure(config, seconds, warn, rounds), **load}
     if run:
         (run / "bench.json").write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
     if as_json:
@@ -81,12 +81,17 @@ def table_of(figures: dict[str, Any], source: str) -> Table:
     return table
 
 
-def warn_if_busy() -> None:
-    """Warn that the figures will be too low, if the machine has other work."""
+def other_load() -> dict[str, Any]:
+    """Return the load average before the measurement, and whether it is so high that the figures will be too low.
+
+    In that case there is a warning, too.
+    """
     load, cores = os.getloadavg()[0], os.cpu_count() or 1
-    if load > QUIET_LOAD * cores:
+    busy = load > QUIET_LOAD * cores
+    if busy:
         what = f"load average {load:.1f} on {cores} core{'s' if cores > 1 else ''}"
         warn(f"this machine is not quiet ({what}): the figures will be too low")
+    return {"load": round(load, 2), "busy": busy}
 
 
 def run_to_measure(source: str, overrides: list[str] | None) -> Path | None:

@@ -30,13 +30,13 @@ def runs(
     folder: Annotated[Path, typer.Argument(metavar="[DIR]", help="A folder of runs, or one run.")] = Path("runs"),
     as_json: AsJson = False,
 ) -> None:
-    """List runs, the newest first: environment, state, steps, returns, speed and age.
+    """List runs, the newest first: environment, state, steps, returns, speed, age and tags.
 
     A run is *running* while a process trains it. *killed* means that its process ended without writing a summary (a
     power cut, `kill -9`); `pronk train RUN --resume` continues it. Of a *failed* run, the cause is printed below the
     table. Returns are means of recent episodes; the age counts from the last start.
     """
-    from pronk.runs.reading import RUNS, printable, runs_below
+    from pronk.runs.reading import RUNS, cause_line, printable, runs_below
 
     found = [] if folder == RUNS and not folder.exists() else runs_below(folder)
     rows = [run.overview() for run in found]
@@ -47,17 +47,21 @@ def runs(
         out.print(f"no runs in {escape(str(folder))}/ yet; `pronk train cartpole` makes one", highlight=False)
         return
     columns = [Column(name, no_wrap=True) for name in ("run", "environment", "state")]
-    table = Table(*columns, box=None, header_style="dim", padding=(0, 2, 0, 0))
+    table = Table(*columns, box=None, header_style="dim", padding=(0, 2, 0, 0), pad_edge=False)
     for name in ("steps", "best", "last", "steps/s", "age"):
         table.add_column(name, justify="right", no_wrap=True)
+    tagged = any(row["tags"] for row in rows)
+    if tagged:
+        table.add_column("tags", no_wrap=True)
     for row in rows:
-        table.add_row(*cells(row, folder))
+        tags = [escape(printable(", ".join(row["tags"])))] if tagged else []
+        table.add_row(*cells(row, folder), *tags)
     # As wide as it is: a name that is cut or split over two lines can neither be copied nor searched for.
     width = Measurement.get(out, out.options.update(width=WIDEST), table).maximum
     Screen(width=width).print(table, soft_wrap=True)
     for row in rows:
         if row["failure"]:
-            cause = printable(row["failure"].strip().splitlines()[0])
+            cause = printable(cause_line(row["failure"]))
             out.print(Text(f"{name_of(row, folder)} failed: {cause}", "red"), soft_wrap=True)
 
 

@@ -82,11 +82,22 @@ class HarmlessHook(RenderHook):
 
 
 class Screen(Console):
-    """A console whose reader may go away (`pronk train ... | head`): then nothing more is shown, and work continues."""
+    """A console that survives its output.
+
+    If its reader goes away (`pronk train ... | head`) nothing more is shown; on a full disk (`pronk train ... > log`)
+    what cannot be written is dropped. Work continues.
+    """
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self.push_render_hook(HarmlessHook())
+
+    def _check_buffer(self) -> None:
+        """Called by rich whenever there is something to write."""
+        try:
+            super()._check_buffer()
+        except OSError:
+            del self._buffer[:]
 
     def on_broken_pipe(self) -> None:
         """Called by rich, whose own way is to exit at once: a training would end without a checkpoint."""

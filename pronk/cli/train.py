@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import os
 import shlex
 from collections.abc import Callable
 from pathlib import Path
@@ -101,6 +102,7 @@ def start(
     """
     from pronk.learners import find_rendezvous, rendezvous_in
 
+    resume = resume or is_restart(run_dir)
     if resume:
         participate_if_further(rendezvous_in(changes))  # before looking for the run, which learner 0 alone may have
     config, title, run_dir = plan_of(source, changes, None, resume, run_dir, trust)
@@ -119,6 +121,16 @@ def start(
     except TrainingInterrupted as interrupted:
         summary = interrupted.summary
     end_with(summary, quiet, " ".join(["pronk train {} --resume", *cluster_overrides(config)]))
+
+
+def is_restart(run_dir: Path | None) -> bool:
+    """Return whether torchrun has restarted this command (`--max-restarts`) and there is a checkpoint."""
+    from pronk.runs.directory import RunDirectory
+
+    restarts = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    if run_dir is None or not restarts.isdigit() or int(restarts) == 0:
+        return False
+    return bool(RunDirectory(run_dir).checkpoints.saved()) or int(os.environ.get("RANK", "0")) > 0
 
 
 def cluster_overrides(config: Config) -> list[str]:

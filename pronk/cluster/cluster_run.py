@@ -2,8 +2,9 @@
 
 start     all connections are opened at once; learners start when all their machines are ready, an actor when its
           learner listens
-restart   an actor is restarted after a growing pause; if a learner was killed or its machine lost, all learners restart
-          from the newest checkpoint; a learner that failed by itself ends the run with its own message
+restart   an actor is restarted after a growing pause, and so is a learner other than 0 that was killed or whose machine
+          is lost: the others train on meanwhile; if it is learner 0, all learners restart from the newest checkpoint;
+          a learner that failed by itself ends the run with its own message
 end       the run is finished, or Ctrl-C: learners write their checkpoint, actors are stopped, all connections closed
 """
 
@@ -115,6 +116,7 @@ class ClusterRun:
         self._receiver: DirectoryReceiver | None = None
         self._unwritten: list[tuple[str, str]] = []  # output from before there was a folder for it
         self._first_end: float | None = None  # when the first learner ended
+        self._hosts: list[LearnerHost] = []  # of the learners, as they were started together
         self._stack = contextlib.ExitStack()
 
     def run(self) -> dict[str, Any]:
@@ -147,6 +149,9 @@ class ClusterRun:
             self._poll(worker)
         if all(learner.state is State.READY for learner in self._learners):
             self._start_learners()
+        for learner in self._learners[1:]:
+            if learner.state is State.READY and self._learners[0].is_running:  # which it finds where it was before
+                learner.run(self._plan.learner(learner.index, self._hosts, restart=True))
         for actor in self._actors:
             if actor.state is State.READY:
                 self._start_actor(actor)
@@ -210,6 +215,7 @@ class ClusterRun:
                     learner.placement.devices,
                 )
             )
+        self._hosts = hosts
         for rank, learner in enumerate(self._learners):
             learner.run(self._plan.learner(rank, hosts, restart=learner.lives > 0))
 
@@ -236,10 +242,17 @@ class ClusterRun:
             raise Failure(f"no actor can play; {title}: {end.cause}")
 
     def _check_learners(self) -> None:
-        """If a learner failed, restart all learners or raise the root cause."""
+        """If a learner failed, restart it, or all of them, or raise the root cause."""
         failed = [one for one in self._learners if one.end is not None]
-        if not failed:
+        first = self._learners[0]
+        if not failed or has_finished(first):
             return
+        if first.is_running:
+            for one in [one for one in failed if one.end and not one.end.is_fault]:
+                self._restart_learner(one)
+                failed.remove(one)
+            if not failed:
+                return
         # The others may have ended because of it, or it because of one that has not reported yet.
         self._first_end = self._first_end or time.monotonic()
         if any(one.is_running for one in self._learners) and time.monotonic() - self._first_end < ROOT_CAUSE_SECONDS:
@@ -250,18 +263,33 @@ class ClusterRun:
         assert end is not None
         if end.is_mistake:
             raise UserError(f"{title}: {end.cause}")
-        unreachable = cause.lives == 0 and cause.code is None
-        pause = None if unreachable else cause.pause_after_end()
-        if pause is None:
-            raise Failure(f"{title}: {end.cause}")
+        if first.is_running:  # a failure of its own would have ended learner 0, too: it lost its connection
+            for one in failed:
+                self._restart_learner(one)
+            return
+        pause = pause_before_restart(cause)
         for worker in [*self._learners, *self._actors]:
             if worker.role == "learner" or worker.is_running:  # its learner will listen on another port
                 worker.restart_in(pause)
         self._progress.say(f"{title} ended ({end.brief}); restarting the learners from the newest checkpoint")
 
+    def _restart_learner(self, learner: RemoteWorker) -> None:
+        """Restart one learner, and its actors, while learner 0 trains on."""
+        assert learner.end is not None
+        title, brief, pause = learner.title, learner.end.brief, pause_before_restart(learner)
+        for actor in self._actors:
+            if actor.index % len(self._learners) == learner.index and actor.is_running:  # it will listen elsewhere
+                actor.restart_in(pause)
+        learner.restart_in(pause)
+        self._progress.say(f"{title} ended ({brief}); training continues without it, restarting it in {pause:.0f} s")
+
     def _finished(self) -> bool:
-        """Whether all learners ended as they should: at the end of the run, or interrupted on their machines."""
-        return all(one.state is State.ENDED and one.end is None for one in self._learners)
+        """Whether learner 0 ended as it should: at the end of the run, or interrupted. The others end with it."""
+        if not has_finished(self._learners[0]):
+            return False
+        self._first_end = self._first_end or time.monotonic()
+        still_running = any(one.is_running for one in self._learners)
+        return not still_running or time.monotonic() - self._first_end > ROOT_CAUSE_SECONDS
 
     def _stop(self, workers: list[RemoteWorker], seconds: float) -> None:
         """Ask them to end, and wait. A second Ctrl-C ends this process, and with it their connections."""
@@ -280,3 +308,18 @@ class ClusterRun:
         if interrupted:
             raise KeyboardInterrupt  # before anything was trained
         raise Failure(f"the run ended without a summary; see the logs in {self._run.logs}")
+
+
+def has_finished(learner: RemoteWorker) -> bool:
+    """Return whether a learner has ended as it should."""
+    return learner.state is State.ENDED and learner.end is None
+
+
+def pause_before_restart(learner: RemoteWorker) -> float:
+    """Return the seconds before a learner is restarted. Raises `Failure` with its cause if that is no use."""
+    assert learner.end is not None
+    unreachable = learner.lives == 0 and learner.code is None
+    pause = None if unreachable else learner.pause_after_end()
+    if pause is None:
+        raise Failure(f"{learner.title}: {learner.end.cause}")
+    return pause

@@ -22,6 +22,10 @@ RULES: dict[str, dict[str, Any]] = {
     "small images": {"actors.envs": 16, "actors.unroll_length": 128, "optimiser.learning_rate": 5e-4},
     "images": {"actors.envs": 16, "actors.unroll_length": 20, "optimiser.learning_rate": 5e-4},
 }
+# Of a slow environment: an actor plays as few, and then as short unrolls, as keep its first unroll below this time.
+# Else nothing would be learnt for minutes; and smaller batches learn more from each step.
+MOST_SECONDS = 5.0
+LEAST_ENVS, LEAST_LENGTH = 4, 32
 WIDTHS = (4, 3, 2, 1)  # of a batch, in columns: the first that divides an actor's environments
 # By kind of action. With choices, a limit of the KL divergence slows learning when most is to be learnt: Taxi never
 # gets beyond avoiding all penalties then.
@@ -36,7 +40,7 @@ def decided(config: Config, spec: EnvSpec | None = None) -> Config:
     Without a spec, as for an environment of vectors and choices.
     """
     kind = kind_of(spec) if spec else "vectors"
-    rules = ALWAYS | RULES[kind]
+    rules = ALWAYS | RULES[kind] | (for_slow(RULES[kind], spec) if spec else {})
     if config.learner.batch_size == "auto":
         # Whole teams, or every task equally often.
         unit = max(spec.agents if spec else 1, len(config.env.tasks))
@@ -53,6 +57,20 @@ def decided(config: Config, spec: EnvSpec | None = None) -> Config:
     never_idle = config.learner.passes == config.learner.batch_size == "auto" and not over_network
     rules["actors.slots"] = 1 if never_idle else 2
     return config.replace({path: value for path, value in rules.items() if config.at(path) == "auto"})
+
+
+def for_slow(rules: dict[str, Any], spec: EnvSpec) -> dict[str, int]:
+    """Return how many environments an actor plays, and how long an unroll is: less than usual if they are slow."""
+    envs, length = rules["actors.envs"], rules["actors.unroll_length"]
+
+    def is_long() -> bool:
+        return envs * (spec.reset_seconds + length * spec.step_seconds) > MOST_SECONDS
+
+    while envs > LEAST_ENVS and is_long():
+        envs //= 2
+    while length > LEAST_LENGTH and is_long():
+        length //= 2
+    return {"actors.envs": envs, "actors.unroll_length": length}
 
 
 def depends_on_environment(config: Config) -> bool:
@@ -80,4 +98,9 @@ def chosen(config: Config, spec: EnvSpec) -> str:
         "passes": config.learner.passes,
         "entropy_cost": config.loss.entropy_cost,
     }
-    return f"settings for {kind_of(spec)}: " + ", ".join(f"{name} {value}" for name, value in settings.items())
+    kind = kind_of(spec)
+    if for_slow(RULES[kind], spec).items() - RULES[kind].items():
+        slow = {"step": spec.step_seconds, "reset": spec.reset_seconds}
+        times = ", ".join(f"{seconds:.2g} s a {what}" for what, seconds in slow.items() if seconds)
+        kind += f" of a slow environment ({times})"
+    return f"settings for {kind}: " + ", ".join(f"{name} {value}" for name, value in settings.items())

@@ -243,6 +243,9 @@ class LossConfig(Section):
     reward_scale: PositiveFloat = 1.0
     """Multiply rewards by this before clipping, for learning only. Useful if returns are far from the order of 1 to
     10."""
+    clone: str | None = None
+    """A Minari dataset, such as `pronk record` writes: before the first update, the policy learns to act as its
+    episodes do. Needs `pip install 'pronk[minari]'`. null: start from scratch."""
     kwargs: Kwargs = {}
     """Any values for a loss of your own, which finds them in `config.kwargs`."""
 
@@ -316,10 +319,11 @@ class ActorsConfig(Section):
     """Actor processes, of all learners together; each learner has at least one. `auto`: one per core. 0: only actors of
     other machines play (gateway.address)."""
     envs: Envs | Auto = "auto"
-    """Environments per actor. `auto`: 16 for images, else 32, or learner.batch_size if that does not fit."""
+    """Environments per actor. `auto`: 16 for images, else 32, or learner.batch_size if that does not fit; down to 4 if
+    steps or resets are so slow that the first unroll would take more than 5 seconds."""
     unroll_length: Annotated[int, Field(gt=0, le=100_000)] | Auto = "auto"
     """Steps per unroll. Table G.1: 20; table D.3: 100. `auto`: 20 for images of more than 20 pixels, else
-    128."""
+    128, or down to 32 if 4 environments still take more than 5 seconds for it."""
     slots: Annotated[int, Field(ge=1, le=64)] | Auto = "auto"
     """Unrolls that an actor may be ahead of the learner. Limits memory and policy lag; with 1 an actor waits until the
     learner has taken its unroll. `auto`: 2, or 1 where learner.passes and learner.batch_size are `auto`, too, and no
@@ -365,6 +369,11 @@ class LearnerConfig(Section):
     """Compile the learner's network with torch.compile. For GPUs: it takes a minute, and gains nothing on a CPU."""
     threads: Threads | Auto = "auto"
     """Threads of torch on the CPU. `auto`: the cores that the actors leave free, at least 1."""
+    on_nan: Literal["stop", "skip"] = "stop"
+    """What to do with a batch whose loss or gradient is NaN or infinite. Its update is never made. `stop`: end the run,
+    with the cause. `skip`: drop the batch and continue. Either way the (first) batch is saved for `pronk debug RUN`."""
+    max_skipped: Positive = 10
+    """With on_nan=skip: batches in a row that may be dropped; one more ends the run."""
 
 
 class ReplayConfig(Section):
@@ -477,6 +486,9 @@ class RunConfig(Section):
     """Seconds between two lines of metrics."""
     video: bool = False
     """Record an episode of the final policy: videos/final.mp4, or .gif without PyAV (`pip install 'pronk[video]'`)."""
+    clip_every_steps: Positive | None = None
+    """Record an episode of the policy every so many environment steps while training goes on, in a process of its own:
+    videos/STEPS.mp4. The next one is not begun before the last is finished. null (default): off."""
     profile_seconds: NonNegative = 0.0
     """Profile the learner and actor 0 for so long, after a second of training: `profile/` in the run directory then has
     a table of where their time goes, and a trace of one more second for Perfetto (ui.perfetto.dev). 0: off."""

@@ -14,13 +14,18 @@ from typing import Any
 from pronk.config.trees import flat
 from pronk.dashboard import runs
 from pronk.dashboard.columns import columns, number
+from pronk.dashboard.logs import all_logs, read_log
+from pronk.dashboard.seeds import groups_of, same_but_seed, seed_table
 from pronk.dashboard.sweeps import all_sweeps
 from pronk.runs import json_lines
 from pronk.runs.reading import Run, stamp
+from pronk.runs.tags import write_tags
 
 POINTS = 500  # of a curve, unless asked otherwise: more than one per pixel cannot be seen
 MOST_POINTS = 5000
 CLIPS = {".mp4": "video/mp4", ".webm": "video/webm", ".gif": "image/gif"}
+POSTER = ".jpg"  # replaces the suffix of a clip
+AXES = ("env_steps", "frames", "wall_seconds")  # grow from line to line
 CURVES = {"metrics": "metrics.jsonl", "evaluation": "eval.jsonl"}
 WHAT_SPEED_DEPENDS_ON = ("env", "network", "loss", "optimiser", "actors", "learner", "transport")
 Question = dict[str, list[str]]  # as `urllib.parse.parse_qs` gives it
@@ -31,10 +36,14 @@ class Unanswerable(Exception):  # noqa: N818 - reads as what happened
 
 
 def all_runs(folder: Path, _: Question) -> dict[str, Any]:
-    """Return the table of runs, running ones first, then the newest; and the sweeps."""
-    found = [{"name": name, **runs.overview(path)} for name, path in runs.find(folder).items()]
+    """Return the table of runs, running ones first, then the newest; groups of several seeds; and the sweeps."""
+    known = runs.find(folder)
+    found = [{"name": name, **runs.overview(path)} for name, path in known.items()]
     found.sort(key=lambda row: (row["state"] == "running", row["changed"] or 0.0), reverse=True)
-    return {"folder": str(folder), "now": time.time(), "runs": found, "sweeps": all_sweeps(folder)}
+    sweeps = all_sweeps(folder)
+    in_sweeps = {name for sweep in sweeps for group in sweep["groups"] for name in group["runs"]}
+    seeds = seed_table({name: path for name, path in known.items() if name not in in_sweeps}, found)
+    return {"folder": str(folder), "now": time.time(), "runs": found, "seeds": seeds, "sweeps": sweeps}
 
 
 def one_run(folder: Path, question: Question) -> dict[str, Any]:
@@ -52,6 +61,9 @@ def one_run(folder: Path, question: Question) -> dict[str, Any]:
         "actors": run.read_json("logs/actors.json"),
         "limit": limit(folder, name, path),
         "clips": clips(path),
+        "logs": all_logs(path),
+        "seeds": same_but_seed(runs.find(folder), name),
+        "note": run.tags.note,
     }
 
 
@@ -63,7 +75,10 @@ def notes(run: Run) -> list[dict[str, Any]]:
 
 
 def curve(folder: Path, question: Question) -> dict[str, Any]:
-    """Return columns of numbers: all, those since `after` in `file`, or the last `part` of the file."""
+    """Return columns of numbers: all, those since `after` in `file`, or the last `part` of the file.
+
+    `axis`, `from` and `to` choose the lines between two values of an axis.
+    """
     _, path = asked_for(folder, question)
     kind = question.get("kind", ["metrics"])[0]
     if kind not in CURVES:
@@ -74,6 +89,9 @@ def curve(folder: Path, question: Question) -> dict[str, Any]:
     if "after" in question:
         known, after = whole_number(question, "file"), max(0, whole_number(question, "after"))
         stretch, goes_on = json_lines.follow(file, points, known, after)
+    elif question.get("axis", [""])[0] in AXES:
+        ends = (float_number(question, "from", -math.inf), float_number(question, "to", math.inf))
+        stretch = json_lines.read_between(file, points, question["axis"][0], *ends)
     else:
         part = min(1.0, max(0.0, float_number(question, "part", 1.0)))
         stretch = json_lines.read(file, points, json_lines.share(file, part) if part < 1 else 0)
@@ -84,14 +102,30 @@ def curve(folder: Path, question: Question) -> dict[str, Any]:
 
 
 def difference(folder: Path, question: Question) -> dict[str, Any]:
-    """Return the keys in which the configurations of several runs differ, and how many are equal."""
+    """Return the keys in which the configurations of several runs differ, how many are equal, and groups of seeds."""
     known = runs.find(folder)
     names = [name for name in dict.fromkeys(question.get("run", [])) if name in known]
     trees = [flat(Run(known[name]).config) for name in names]
     keys = dict.fromkeys(key for tree in trees for key in tree)
     rows = [(key, [as_text(tree[key]) if key in tree else None for tree in trees]) for key in keys]
     differing = [{"key": key, "values": values} for key, values in rows if len(set(values)) > 1]
-    return {"runs": names, "rows": differing, "same": len(rows) - len(differing)}
+    groups = groups_of({name: known[name] for name in names})
+    return {"runs": names, "rows": differing, "same": len(rows) - len(differing), "groups": groups}
+
+
+def log(folder: Path, question: Question) -> dict[str, Any]:
+    """Return what was appended to a log since `after` in `file`, or its end."""
+    _, path = asked_for(folder, question)
+    name = question.get("log", [""])[0]
+    if name not in {found["name"] for found in all_logs(path)}:
+        raise Unanswerable(f"the run has no log {name!r}")
+    return read_log(path / "logs" / name, whole_number(question, "file"), max(0, whole_number(question, "after")))
+
+
+def change_tags(folder: Path, question: Question, content: Any) -> dict[str, Any]:
+    """Replace the tags and the note of a run. Raises UserError where they are not valid."""
+    _, path = asked_for(folder, question)
+    return write_tags(path, content)._asdict()
 
 
 def clip(folder: Path, question: Question) -> tuple[Path, str]:
@@ -103,27 +137,38 @@ def clip(folder: Path, question: Question) -> tuple[Path, str]:
     return path / "videos" / name, CLIPS[Path(name).suffix]
 
 
+def poster(folder: Path, question: Question) -> tuple[Path, str]:
+    """Return the picture that stands for a clip before it is played."""
+    path, _ = clip(folder, question)
+    return path.with_suffix(POSTER), "image/jpeg"
+
+
 def clips(path: Path) -> list[dict[str, Any]]:
     """Return the videos of a run, newest first."""
     found = []
     for file in (path / "videos").glob("*"):
         if file.suffix in CLIPS and file.is_file() and file.resolve().is_relative_to(path.resolve()):
             _, size, changed = stamp(file)
-            found.append({"name": file.name, "bytes": size, "changed": changed / 1e9})
+            poster = file.with_suffix(POSTER)
+            has_poster = poster.is_file() and poster.resolve().is_relative_to(path.resolve())
+            found.append({"name": file.name, "bytes": size, "changed": changed / 1e9, "poster": has_poster})
     return sorted(found, key=lambda one: (one["changed"], one["name"]), reverse=True)
 
 
 def limit(folder: Path, name: str, path: Path) -> dict[str, Any] | None:
-    """Return the machine's limit as measured by `pronk bench`: for this run, or for one that does the same work."""
-    own = Run(path).read_json("bench.json")
-    if number(own.get("limit")) is not None:
-        return {**own, "run": name}
-    for other, other_path in runs.find(folder).items():
-        if (other_path / "bench.json").exists() and as_fast(other_path, path):
-            found = Run(other_path).read_json("bench.json")
-            if number(found.get("limit")) is not None:
-                return {**found, "run": other}
-    return None
+    """Return the machine's limit as measured by `pronk bench`: for this run, or for one that does the same work.
+
+    One that was measured while the machine had nothing else to do is preferred: the others are too low.
+    """
+    same_work = {
+        other: place
+        for other, place in runs.find(folder).items()
+        if (place / "bench.json").exists() and as_fast(place, path)
+    }
+    measured = [{**Run(place).read_json("bench.json"), "run": other} for other, place in same_work.items()]
+    known = [one for one in measured if (number(one.get("limit")) or 0) > 0]
+    known.sort(key=lambda one: (bool(one.get("busy")), one["run"] != name))
+    return known[0] if known else None
 
 
 def as_fast(one: Path, other: Path) -> bool:

@@ -30,6 +30,8 @@ def overview(path: Path) -> dict[str, Any]:
     return {
         "state": run.state,
         "failure": run.failure,
+        "cause": run.failure_line,
+        "tags": list(run.tags.tags),
         "env": run.environment,
         "description": description if isinstance(description, str) else None,
         "seed": settings.get("seed"),

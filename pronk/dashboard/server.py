@@ -1,8 +1,7 @@
-"""HTTP on loopback, for the browser of the same user only.
+"""HTTP on loopback, for browsers of this machine only; `access.py` decides whom it answers.
 
-It answers GET and HEAD. A page of another site can neither read from it (no CORS) nor reach it under a name of its own
-that points here (DNS rebinding: the `Host` must be a loopback name). Files come from two closed lists: the page's own,
-and the clips of the runs.
+It answers GET and HEAD, and POST to `/api/tags`, the only thing that can be changed. Files come from closed lists: the
+page's own, and the clips and logs of the runs.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import parse_qs, urlsplit
 
-from pronk.dashboard import answers
+from pronk.dashboard import access, answers, prometheus, runs
 from pronk.types import UserError
 
 LOOPBACK = "127.0.0.1"
@@ -32,7 +31,10 @@ QUESTIONS: dict[str, Callable[[Path, answers.Question], Any]] = {
     "/api/run": answers.one_run,
     "/api/curve": answers.curve,
     "/api/difference": answers.difference,
+    "/api/log": answers.log,
 }
+FILES = {"/clip": answers.clip, "/poster": answers.poster}
+LARGEST_CHANGE = 64 * 1024  # bytes
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
     "media-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
@@ -82,35 +84,56 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Reply, or refuse with one line that says why."""
-        if not self._is_for_us():
+        if not access.may_read(self.headers):
             return self._refuse(HTTPStatus.FORBIDDEN, "this page is for the browser on this machine only")
+        folder = self.server.folder
         try:
-            parts = urlsplit(self.path)
-            question = parse_qs(parts.query, keep_blank_values=True)
+            path, question = self._asked()
         except ValueError:  # such as `http://[`
             return self._refuse(HTTPStatus.BAD_REQUEST, "this is not an address")
         try:
-            if parts.path in QUESTIONS:
-                answer = QUESTIONS[parts.path](self.server.folder, question)
-                self._send("application/json", json.dumps(answer, allow_nan=False, default=str).encode())
-            elif parts.path == "/clip":
-                self._send_file(*answers.clip(self.server.folder, question))
+            if path in QUESTIONS:
+                self._send_json(QUESTIONS[path](folder, question))
+            elif path in FILES:
+                self._send_file(*FILES[path](folder, question))
+            elif path == "/metrics":
+                self._send(prometheus.TYPE, prometheus.metrics_text(runs.find(folder)).encode())
             else:
-                self._send_own(PAGES.get(parts.path, parts.path.removeprefix("/static/")))
+                self._send_own(PAGES.get(path, path.removeprefix("/static/")))
         except answers.Unanswerable as error:
             self._refuse(HTTPStatus.NOT_FOUND, str(error))
 
     do_HEAD = do_GET  # noqa: N815
 
-    def _is_for_us(self) -> bool:
-        """Check the host name; any port is allowed, since an SSH tunnel may use another one.
+    def do_POST(self) -> None:
+        """Change the tags of a run, or refuse with one line that says why."""
+        self.close_connection = True  # what is refused is not read
+        size = self.headers.get("Content-Length", "")
+        try:
+            path, question = self._asked()
+            if path != "/api/tags":
+                return self.send_error(HTTPStatus.NOT_IMPLEMENTED)
+            reason = access.why_not_write(self.headers, self.client_address[1])
+            if not access.may_read(self.headers) or reason:
+                return self._refuse(HTTPStatus.FORBIDDEN, reason or "this page is for the browser on this machine only")
+            if not re.fullmatch(r"\d{1,6}", size) or int(size) > LARGEST_CHANGE:
+                return self._refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"at most {LARGEST_CHANGE} bytes")
+            content = json.loads(self.rfile.read(int(size)))
+            self._send_json(answers.change_tags(self.server.folder, question, content))
+        except answers.Unanswerable as error:
+            self._refuse(HTTPStatus.NOT_FOUND, str(error))
+        except UserError as error:
+            self._refuse(HTTPStatus.BAD_REQUEST, str(error))
+        except (ValueError, RecursionError):
+            self._refuse(HTTPStatus.BAD_REQUEST, "the request is not an address with JSON")
 
-        A page of another site may link here, but not read.
-        """
-        host = self.headers.get("Host", "")
-        loopback = re.fullmatch(r"(localhost|127\.0\.0\.1|\[::1\])(:\d+)?", host, re.IGNORECASE) is not None
-        site, kind = self.headers.get("Sec-Fetch-Site", "none"), self.headers.get("Sec-Fetch-Mode", "navigate")
-        return loopback and (site in ("same-origin", "none") or kind == "navigate")
+    def _asked(self) -> tuple[str, answers.Question]:
+        """Return path and question of the request. Raises ValueError where it is not an address."""
+        parts = urlsplit(self.path)
+        return parts.path, parse_qs(parts.query, keep_blank_values=True)
+
+    def _send_json(self, answer: Any) -> None:
+        self._send("application/json", json.dumps(answer, allow_nan=False, default=str).encode())
 
     def _send_own(self, name: str) -> None:
         if name not in OWN_FILES:
@@ -156,7 +179,7 @@ class Handler(BaseHTTPRequestHandler):
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """Called by the standard library: a method that is not GET, a line that is not HTTP."""
         if code == HTTPStatus.NOT_IMPLEMENTED:
-            code, message = HTTPStatus.METHOD_NOT_ALLOWED, "this page is only for reading"
+            code, message = HTTPStatus.METHOD_NOT_ALLOWED, "this address is only for reading"
         self.close_connection = True
         content = f"{message or HTTPStatus(code).phrase}\n".encode()
         fixed = {"Content-Type": "text/plain; charset=utf-8", "Content-Length": str(len(content))}

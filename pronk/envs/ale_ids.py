@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import ale_py
 import gymnasium as gym
 
 from pronk.config import EnvConfig
+from pronk.config.named import import_extra
 from pronk.envs.wrappers import DEFAULT
 
 
@@ -17,7 +17,7 @@ def as_atari(config: EnvConfig) -> EnvConfig:
     """
     if config.kwargs or config.wrappers != DEFAULT:
         return config
-    gym.register_envs(ale_py)
+    gym.register_envs(import_extra("ale_py", f"env.id={config.id}", "atari"))
     registration = gym.registry.get(config.id)
     settings = registration.kwargs if registration else {}
     frame_skip = settings.get("frameskip")

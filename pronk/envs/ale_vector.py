@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-import ale_py.roms
-from ale_py.vector_env import AtariVectorEnv
+from typing import TYPE_CHECKING
+
 from gymnasium.vector import AutoresetMode
 
 from pronk.config import EnvConfig
+from pronk.config.named import import_extra
 from pronk.envs.atari import AtariVector, check_game
+
+if TYPE_CHECKING:
+    from ale_py.vector_env import AtariVectorEnv
 
 
 def make(config: EnvConfig, count: int) -> AtariVector:
@@ -17,10 +21,14 @@ def make(config: EnvConfig, count: int) -> AtariVector:
 
 def games(config: EnvConfig, count: int, screen: tuple[int, int] | None = None) -> AtariVectorEnv:
     """Make the games as the agent sees them; with `screen` (height, width), in colour and unstacked, for pictures."""
+    import_extra("ale_py", f"env.id={config.id}", "atari")
+    from ale_py.roms import get_all_rom_ids
+    from ale_py.vector_env import AtariVectorEnv
+
     atari = config.atari
     height, width = screen or (atari.size, atari.size)
     return AtariVectorEnv(
-        check_game(config, sorted(ale_py.roms.get_all_rom_ids())),
+        check_game(config, sorted(get_all_rom_ids())),
         count,
         num_threads=1,  # one core per actor; more actors use more cores
         max_num_frames_per_episode=atari.max_frames,

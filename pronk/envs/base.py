@@ -7,6 +7,8 @@ with a `make(EnvConfig, count) -> VectorEnv`, one line in `TABLE`, and one line 
 from __future__ import annotations
 
 import dataclasses
+import math
+import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -15,6 +17,9 @@ import numpy as np
 from pronk.config import Config, EnvConfig, ResolvedConfig
 from pronk.config.named import load
 from pronk.types import Array, EnvSpec, Step, Tree, UserError
+
+SLOW_STEP, SLOW_RESET = 1e-3, 0.1  # seconds: a faster environment needs no settings of its own
+TRIED = 3  # times, where it is slow: the first may load what it needs, and the machine may be busy
 
 
 class VectorEnv(Protocol):
@@ -149,7 +154,7 @@ def probe_spec(config: Config | ResolvedConfig) -> EnvSpec:
 
 
 def probed_env(config: Config | ResolvedConfig) -> VectorEnv:
-    """Make one environment of each task, reset it and step it once.
+    """Make one environment of each task, reset it and step it once; where that is slow, a few times.
 
     An environment of the old gym API is so refused before the run starts. All else that an environment may raise when
     it is reset or stepped is left to the actors, which report it and may try again.
@@ -160,20 +165,37 @@ def probed_env(config: Config | ResolvedConfig) -> VectorEnv:
     env = make_env(config, len(tasks))
     try:
         if any(not maker_of_kind(task.id) for task in tasks):
-            try_once(env)
+            env.spec = tried(env)
     except BaseException:
         env.close()
         raise
     return env
 
 
-def try_once(env: VectorEnv) -> None:
-    """Reset the environments and play one action; raise only what is a mistake of the user, or a time-out."""
+def tried(env: VectorEnv) -> EnvSpec:
+    """Reset the environments and play one action, and again where that is slow. Returns the spec with the seconds.
+
+    Raises only what is a mistake of the user, or a time-out. After any other exception nothing is known.
+    """
     action = env.spec.action.array
+    played = np.zeros((env.count, *action.shape), action.dtype)
     try:
-        env.reset([0] * env.count)
-        env.step(np.zeros((env.count, *action.shape), action.dtype))
+        reset = least_seconds(lambda: env.reset([0] * env.count), SLOW_RESET)
+        step = least_seconds(lambda: env.step(played), SLOW_STEP)
     except (UserError, TimeoutError):
         raise
     except Exception:
-        return
+        return env.spec
+    return dataclasses.replace(env.spec, reset_seconds=reset / env.count, step_seconds=step / env.count)
+
+
+def least_seconds(call: Callable[[], object], slow: float) -> float:
+    """Return the seconds that a call takes, the least of a few; 0 if that is less than `slow`."""
+    least = math.inf
+    for _ in range(TRIED):
+        started = time.monotonic()
+        call()
+        least = min(least, time.monotonic() - started)
+        if least < slow:
+            return 0.0
+    return least

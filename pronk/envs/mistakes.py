@@ -30,6 +30,7 @@ EXTRAS = {
     "Box2D": "box2d",
     "MuJoCo": "mujoco",
     "mujoco": "mujoco",
+    "ale_py": "atari",
     "crafter": "crafter",
     "minatar": "minatar",
     "minigrid": "minigrid",

@@ -83,21 +83,39 @@ def action_decoder(space: gym.Space) -> tuple[ActionSpec, Decoder]:
             starts, dtype = getattr(space, "start", np.zeros_like(space.nvec)), space.dtype
             choices = tuple(int(n) for n in space.nvec)
             return ActionSpec(space.shape, choices), lambda action: (action + starts).astype(dtype)
+        case gym.spaces.MultiBinary() if len(space.shape) == 1:
+            return ActionSpec(space.shape, (2,) * space.shape[0]), lambda action: action.astype(space.dtype)
         case gym.spaces.Box() if np.issubdtype(space.dtype, np.floating):
             return ActionSpec(space.shape), _box_decoder(space)
     raise UserError(
         f"action: {_kind(space)} spaces are not supported; "
-        "supported are Discrete, one-dimensional MultiDiscrete and Box of floats"
+        "supported are Discrete, MultiDiscrete and MultiBinary of one dimension, and Box of floats"
     )
 
 
-def _box_decoder(space: gym.spaces.Box) -> Decoder:
-    """Map [-1, 1] to [low, high] and clip. A side without a bound is taken to be two units from the other."""
+def action_encoder(space: gym.Space) -> tuple[ActionSpec, Decoder]:
+    """Return the spec of an action space, and a function from the environment's batched actions to the agent's."""
+    spec, _ = action_decoder(space)
+    if isinstance(space, gym.spaces.Box):
+        middle, reach = _middle_and_reach(space)
+        safe = np.where(reach > 0, reach, 1.0)  # an action that cannot differ
+        return spec, lambda action: ((np.asarray(action, np.float64) - middle) / safe).astype(np.float32)
+    start = getattr(space, "start", 0)
+    return spec, lambda action: np.asarray(action, np.int64) - start
+
+
+def _middle_and_reach(space: gym.spaces.Box) -> tuple[Array, Array]:
+    """Return what [-1, 1] is mapped to. A side without a bound is taken to be two units from the other."""
     low, high = space.low.astype(np.float64), space.high.astype(np.float64)
     low_known, high_known = np.isfinite(low), np.isfinite(high)
     low = np.where(low_known, low, np.where(high_known, high - 2.0, -1.0))
     high = np.where(high_known, high, low + 2.0)
-    middle, reach = low / 2 + high / 2, high / 2 - low / 2
+    return low / 2 + high / 2, high / 2 - low / 2
+
+
+def _box_decoder(space: gym.spaces.Box) -> Decoder:
+    """Map [-1, 1] to [low, high] and clip."""
+    middle, reach = _middle_and_reach(space)
 
     def decode(action: Array) -> Array:
         return np.clip(middle + action * reach, space.low, space.high).astype(space.dtype)

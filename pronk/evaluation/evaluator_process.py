@@ -10,7 +10,6 @@ usual priority. (A thread may lower its priority, but not raise it again.)
 
 from __future__ import annotations
 
-import contextlib
 import faulthandler
 import os
 import signal
@@ -22,8 +21,8 @@ from typing import Any
 
 from pronk.processes.channel import Channel
 from pronk.processes.messages import Alive, Evaluate, Evaluated
+from pronk.processes.priority import lower_priority, set_priority_of_session
 
-NICENESS = 10  # of 19; measured in benchmarks/evaluator_cost.py
 ALIVE_SECONDS = 1.0  # between signs of life while its environments step
 PATIENCE_SECONDS = 10.0  # of playing at low priority, after which it must have had its share
 MOST_WAITING = 0.95  # of the time may pass while it could run and no core lets it
@@ -37,7 +36,7 @@ def main(job: dict[str, Any], channel: Channel) -> None:
     usual = ThreadPoolExecutor(1)
     usual.submit(os.getpid).result()  # its thread is made before the priority falls, which it would inherit
     faulthandler.register(signal.SIGUSR1, 2, all_threads=True)  # whichever of the two hangs
-    lower_priority(NICENESS)
+    lower_priority()
     from pronk.config import ResolvedConfig
     from pronk.envs import make_env
     from pronk.seeding import BESIDE_TRAINING, evaluation_seeds
@@ -101,21 +100,6 @@ def waited_for_a_core() -> float:
         return int(Path(SCHEDULED).read_text(encoding="ascii").split()[1]) / 1e9
     except (OSError, ValueError, IndexError):
         return 0.0
-
-
-def lower_priority(niceness: int) -> None:
-    """Give training precedence: an evaluation may be late, an update may not.
-
-    The evaluator then runs where actors and learner leave a core idle, and gets a small share of a busy one. A desktop
-    Linux weighs sessions against one another, not processes, and has a priority per session (elsewhere the file does
-    not exist or cannot be written).
-    """
-    set_priority_of_session(os.nice(niceness))
-
-
-def set_priority_of_session(niceness: int) -> None:
-    with contextlib.suppress(OSError):
-        Path("/proc/self/autogroup").write_text(str(niceness), encoding="ascii")
 
 
 def evaluate(

@@ -6,13 +6,17 @@
 
 A step of L learners equals one learner's step on all their batches side by side. No learner enters the all-reduce
 before every gradient is ready. So a learner waits for others in Python, where it notices at once who is gone.
+
+The group forms again, from learner 0's weights and counters, whenever a learner other than 0 dies and whenever one
+comes back. Between two updates every learner is at the same version, so nothing is learnt twice.
 """
 
 from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -63,8 +67,20 @@ class LearnerLike(Protocol):
     ) -> Report: ...
 
 
+@dataclass(frozen=True)
+class Shared:
+    """What has to be equal in all learners whenever the group forms."""
+
+    tensors: list[Tensor]
+    """Overwritten with learner 0's."""
+    state: Callable[[], dict[str, Any]]
+    """Returns learner 0's counters and the like, as plain data."""
+    load: Callable[[dict[str, Any]], None]
+    """Takes over what learner 0's `state` returned. Called in every learner, learner 0 too."""
+
+
 class GroupEnded(Interrupted):
-    """Another learner has ended, and so does this one. A failure has a message."""
+    """Another learner has ended the run, and so does this one. A failure has a message."""
 
     def __init__(self, outcome: str, message: str | None = None) -> None:
         super().__init__(message or outcome)
@@ -93,8 +109,9 @@ class Contribution(NamedTuple):
         return cls(version, int(batch.valid.sum()), report, Experience.of(batch, version, fresh))
 
     @classmethod
-    def merged(cls, parts: Sequence[Contribution], reduction: str) -> Contribution:
+    def merged(cls, by_rank: Mapping[int, Contribution], reduction: str) -> Contribution:
         """Return what one learner would report about all batches side by side, but for the norm of the gradient."""
+        parts = list(by_rank.values())
         valid = sum(part.valid for part in parts)
         weights = [part.valid / valid if valid else 1 / len(parts) for part in parts]
         report = {}
@@ -102,7 +119,7 @@ class Contribution(NamedTuple):
             summed = reduction == "sum" and name.endswith("loss")
             values = [part.report[name] for part in parts]
             report[name] = sum(values) if summed else sum(map(float.__mul__, weights, values))
-        broken = tuple(rank for rank, part in enumerate(parts) if not part.is_finite)
+        broken = tuple(rank for rank, part in by_rank.items() if not part.is_finite)
         return cls(parts[0].version, valid, report, Experience.merged([part.experience for part in parts]), broken)
 
     @classmethod
@@ -135,32 +152,46 @@ class LearnerGroup(Protocol):
     broken: tuple[int, ...]
     """Ranks of the learners whose loss or gradient was not finite in the last step."""
 
-    def begin(
-        self, state: dict[str, Any], tensors: list[Tensor], interrupts: Interrupts, waiting: Waiting
-    ) -> dict[str, Any]:
-        """Wait for all learners; return learner 0's `state` and overwrite `tensors` with learner 0's."""
+    def begin(self, shared: Shared, interrupts: Interrupts, waiting: Waiting) -> None:
+        """Wait for all learners, and take over learner 0's `shared`."""
         ...
 
     def check(self) -> None:
-        """Raise `GroupEnded` if a learner has left. Cheap; called while this learner waits for its actors."""
+        """Form the group again if a learner is gone or has come; raise `GroupEnded` if one has ended the run.
+
+        Cheap; called while this learner waits for its actors.
+        """
         ...
 
     def step(
         self, learner: LearnerLike, batch: BatchLike, learning_rate: float, meanwhile: Callable[[], None]
-    ) -> Update:
+    ) -> Update | None:
         """Make one update from the batches of all learners.
+
+        Returns None if the group formed again, and learner 0 had learnt from this batch before: the update is part of
+        what was taken over.
 
         Raises:
             NonFinite: a loss or gradient of any learner is not finite; nothing was changed.
-            GroupEnded: a learner has left.
+            GroupEnded: a learner has ended the run.
         """
         ...
 
-    def observe(self, learner: LearnerLike, batch: BatchLike) -> Experience:
+    def observe(self, learner: LearnerLike, batch: BatchLike) -> Experience | None:
         """Return what the learner's present weights have played of all learners' batches. Nothing is learnt.
 
+        Returns None if the group formed again: the batch is dropped.
+
         Raises:
-            GroupEnded: a learner has left.
+            GroupEnded: a learner has ended the run.
+        """
+        ...
+
+    def decide(self, decision: Callable[[], bool]) -> bool | None:
+        """Return what `decision` returns to learner 0, in every learner. None if the group formed again meanwhile.
+
+        Raises:
+            GroupEnded: a learner has ended the run.
         """
         ...
 
@@ -178,11 +209,8 @@ class SingleLearner:
     def announce(self, config: str, run: str, logs: Path) -> None:
         """Do nothing: there is no other learner."""
 
-    def begin(
-        self, state: dict[str, Any], tensors: list[Tensor], interrupts: Interrupts, waiting: Waiting
-    ) -> dict[str, Any]:
+    def begin(self, shared: Shared, interrupts: Interrupts, waiting: Waiting) -> None:
         """See `LearnerGroup`."""
-        return state
 
     def check(self) -> None:
         """See `LearnerGroup`."""
@@ -198,21 +226,32 @@ class SingleLearner:
         """See `LearnerGroup`."""
         return Experience.of(batch.arrays, learner.version, played_by_present_weights(learner, batch))
 
+    def decide(self, decision: Callable[[], bool]) -> bool:
+        """See `LearnerGroup`."""
+        return decision()
+
     def leave(self, outcome: str, message: str | None = None) -> None:
         """See `LearnerGroup`."""
 
 
 @contextlib.contextmanager
 def coordinate(
-    rendezvous: Rendezvous, reduction: str, say: Callable[[str], None]
+    rendezvous: Rendezvous, reduction: str, say: Callable[[str], None], timeout_seconds: float = 120.0
 ) -> Iterator[SingleLearner | Coordinator]:
-    """Be learner 0, of one or of many. `reduction` is the loss's; `say` shows the user a line."""
+    """Be learner 0, of one or of many.
+
+    Args:
+        rendezvous: of this learner.
+        reduction: the loss's.
+        say: shows the user a line.
+        timeout_seconds: a learner that gives no sign of life for so long, while others wait for it, counts as gone.
+    """
     if rendezvous.count == 1:
         yield SingleLearner()
         return
     from pronk.learners.coordinator import Coordinator
 
-    with Coordinator(rendezvous, reduction, say) as coordinator:
+    with Coordinator(rendezvous, reduction, say, timeout_seconds) as coordinator:
         yield coordinator
 
 

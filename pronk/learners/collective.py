@@ -43,9 +43,19 @@ class Collective:
 
 @contextlib.contextmanager
 def collective(
-    backend: str, store: object, rank: int, count: int, own_host: str, device: torch.device
+    backend: str, store: object, name: str, place: int, count: int, own_host: str, device: torch.device
 ) -> Iterator[Collective]:
-    """Connect all learners. `own_host` is the address by which the others reach this one."""
+    """Connect learners.
+
+    Args:
+        backend: of torch.distributed.
+        store: where they find one another.
+        name: of this connection. A name can be used once.
+        place: of this learner among them.
+        count: how many they are.
+        own_host: the address by which the others reach this one.
+        device: of the tensors.
+    """
     import torch.distributed as dist
 
     interface = interface_of(own_host)
@@ -54,7 +64,8 @@ def collective(
     if device.type == "cuda":
         torch.cuda.set_device(device)
     limit = datetime.timedelta(seconds=TIMEOUT_SECONDS)
-    dist.init_process_group(backend, store=store, rank=rank, world_size=count, timeout=limit)  # type: ignore[arg-type]
+    named = dist.PrefixStore(name, store)  # type: ignore[arg-type]
+    dist.init_process_group(backend, store=named, rank=place, world_size=count, timeout=limit)
     try:
         yield Collective(device)
     finally:

@@ -1,19 +1,22 @@
-"""Learner 0: waits for the others, merges their contributions, and ends all of them when one leaves."""
+"""Learner 0: waits for the others, merges their contributions, and forms the group again when one is gone or comes.
+
+A learner that reports an end (a failure of its own, Ctrl-C) ends the run. One that is gone without a word was killed or
+lost its machine: the others continue without it, and with it again when it is back.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import hmac
-import secrets
+import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from pronk import __version__
+from pronk.learners.admission import Admission
 from pronk.learners.base import Contribution, GroupEnded
 from pronk.learners.collective import backend_for
-from pronk.learners.distributed import JOIN_SECONDS, KEY, POLL_SECONDS, DistributedGroup, LongWait
+from pronk.learners.distributed import JOIN_SECONDS, KEY, POLL_SECONDS, DistributedGroup, LongWait, Regrouping
 from pronk.learners.local_learners import LocalLearners
 from pronk.learners.peer_channel import SEND_SECONDS, PeerChannel, listen
 from pronk.learners.rendezvous import Rendezvous
@@ -22,19 +25,19 @@ from pronk.processes.interrupts import Interrupted
 from pronk.processes.messages import (
     Begin,
     Contributed,
-    Hello,
+    Decided,
     JoinAt,
     Leaving,
     Message,
     Notice,
     Ready,
+    Regroup,
     Welcome,
     encode,
 )
 from pronk.types import Failure
 
 LOOPBACK = "127.0.0.1"
-MOST_STRANGERS = 64  # connections that have not said who they are; the oldest is closed
 
 
 def open_store(rendezvous: Rendezvous) -> tuple[Any, Rendezvous]:
@@ -53,166 +56,224 @@ def open_store(rendezvous: Rendezvous) -> tuple[Any, Rendezvous]:
     return store, rendezvous
 
 
+@dataclass
+class Peer:
+    """Another learner that has joined."""
+
+    channel: PeerChannel
+    is_member: bool = False
+    """Of the present formation."""
+    ready: Ready | None = None
+    """It waits to be part of the next formation."""
+    contribution: Contributed | None = None
+    """To the present exchange."""
+    contributed: int = 0
+    """Exchanges that it has taken part in."""
+    heard_at: float = field(default_factory=time.monotonic)
+
+    def begin(self) -> None:
+        """Become a member of a formation."""
+        self.is_member, self.ready, self.contribution = True, None, None
+        self.heard_at = time.monotonic()
+
+    @property
+    def silent_seconds(self) -> float:
+        """Since its last message, of which there is one every second while it waits for anything."""
+        return time.monotonic() - self.heard_at
+
+
 class Coordinator(DistributedGroup):
     """Learner 0, with a channel to every other."""
 
-    def __init__(self, rendezvous: Rendezvous, reduction: str, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, rendezvous: Rendezvous, reduction: str, say: Callable[[str], None], timeout_seconds: float
+    ) -> None:
         store, self._rendezvous = open_store(rendezvous)
         super().__init__(rendezvous, store)
         self.reduction = reduction
-        self._starts_others, self._say = not rendezvous.host, say
-        self._listener = listen(self._rendezvous.host, 0)
-        self._token = secrets.token_hex(16)
+        self._starts_others, self._say, self._timeout = not rendezvous.host, say, timeout_seconds
+        self._admission = Admission(self._rendezvous.host, self.count)
         self._local: LocalLearners | None = None
-        self._welcome = Welcome("", "", reduction)
         self._logs = Path()
         self._gathering = False
-        self._channels: dict[int, PeerChannel] = {}
-        self._received: dict[int, Message] = {}  # what each learner sent for the present exchange, by rank
+        self._peers: dict[int, Peer] = {}  # by rank
+        self._size = 1  # learners in the present formation
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         self.leave("failed", f"learner 0 failed: {error}")  # unless another reason was given before
-        for channel in self._channels.values():
-            channel.close()
-        self._listener.close()
+        for peer in self._peers.values():
+            peer.channel.close()
+        self._admission.close()
         super().__exit__(kind, error, trace)
 
     def announce(self, config: str, run: str, logs: Path) -> None:
         """Set what every learner gets when it joins, and the log folder of those that are started here."""
-        self._welcome, self._logs = Welcome(config, run, self.reduction), logs
-
-    def _agree(self, state: dict[str, Any], host: str, device: str) -> tuple[Begin, str]:
-        self._gather()
-        devices = [(host, device)]
-        for message in self._all_others():
-            assert isinstance(message, Ready)
-            devices.append((message.host, message.device))
-        begin = Begin(state, backend_for(devices))
-        self._send_all(begin)
-        return begin, next(iter(self._channels.values())).own_host
+        self._admission.welcome, self._logs = Welcome(config, run, self.reduction), logs
 
     def exchange(self, mine: Contribution) -> Contribution:
         """See `DistributedGroup`."""
-        parts = [mine]
-        for message in self._all_others():
-            assert isinstance(message, Contributed)
-            parts.append(Contribution.from_plain(message.contribution))
-        if any(part.version != mine.version for part in parts):
-            raise Failure(f"the learners are at different versions: {[part.version for part in parts]}")
+        self._wait_for_contributions()
+        parts = {0: mine}
+        for rank, peer in sorted(self._members.items()):
+            assert peer.contribution is not None
+            parts[rank], peer.contribution = Contribution.from_plain(peer.contribution.contribution), None
+            peer.contributed += 1
+        if any(part.version != mine.version for part in parts.values()):
+            raise Failure(f"the learners are at different versions: {[part.version for part in parts.values()]}")
         merged = Contribution.merged(parts, self.reduction)
-        self._send_all(Contributed(list(merged)))
+        self._send(self._members, Contributed(list(merged)))
         return merged
 
+    def _decided(self, decision: Callable[[], bool]) -> bool:
+        formation, value = self._formation, decision()
+        if self._formation == formation:
+            self._send(self._members, Decided(value))
+        return value
+
+    def _look(self) -> None:
+        self._receive(0.0)
+        if self._must_regroup:
+            raise Regrouping("a learner is gone or has come")
+
     def _send_leaving(self, leaving: Leaving) -> None:
-        self._send_all(leaving)
+        self._send(self._peers, leaving)
         if not self._gathering:  # learners that have not joined yet find it in the store
             with contextlib.suppress(RuntimeError):
                 self._store.set(KEY, encode(leaving))
 
-    def _gather(self) -> None:
-        """Start the other learners if that is this process's task, and wait until all have joined."""
+    @property
+    def _members(self) -> dict[int, Peer]:
+        """Those that are part of the present formation and not gone."""
+        return {rank: peer for rank, peer in self._peers.items() if peer.is_member}
+
+    @property
+    def _must_regroup(self) -> bool:
+        lost = len(self._members) + 1 < self._size
+        return lost or any(peer.ready is not None for peer in self._peers.values())
+
+    def _agree(self, host: str, device: str) -> tuple[Begin, str]:
+        first = not self._gathering
+        before, self._size = self._size, 1  # from here on nobody is missed who was part of the last formation
+        if first:
+            self._start_others()
+        else:
+            self._send({rank: peer for rank, peer in self._members.items() if peer.ready is None}, Regroup())
+        self._wait_until_ready({*range(1, self.count)} if first else set())
+        ready = {rank: peer for rank, peer in sorted(self._peers.items()) if peer.ready is not None}
+        devices = [(host, device), *((peer.ready.host, peer.ready.device) for peer in ready.values() if peer.ready)]
+        assert self._shared is not None
+        begin = Begin(self._shared.state(), backend_for(devices), self._formation + 1, [0, *ready])
+        for peer in ready.values():
+            peer.begin()
+        self._size = len(begin.ranks)
+        self._send(ready, begin)
+        if not first and self._size > before:
+            self._say(f"training continues with {self._size} of {self.count} learners")
+        return begin, next((peer.channel.own_host for peer in ready.values()), self._rendezvous.host)
+
+    def _start_others(self) -> None:
+        """Let the other learners join, and start them if that is this process's task."""
         self._gathering = True
-        self._store.set(KEY, encode(JoinAt(self._listener.getsockname()[1], self._token)))
+        self._store.set(KEY, encode(JoinAt(self._admission.port, self._admission.token)))
         if self._starts_others:
-            self._local = self._stack.enter_context(LocalLearners(self._rendezvous, self._logs))
-        strangers: list[PeerChannel] = []
+            local = LocalLearners(self._rendezvous, self._logs, self._silent_seconds, self._updates_of, self._timeout)
+            self._local = self._stack.enter_context(local)
+
+    def _wait_until_ready(self, wanted: set[int]) -> None:
+        """Wait until all members, and the `wanted` ranks, are ready to form a group."""
         address, wait = f"{self._rendezvous.host}:{self._rendezvous.port}", LongWait(JOIN_SECONDS)
-        try:
-            while missing := sorted({*range(1, self.count)} - self._channels.keys()):
-                if self._interrupts.requested:
-                    raise Interrupted
-                self._accept(strangers)
-                self._receive(0.0)
-                if self._local:
-                    self._local.watch(missing)
-                if wait.is_over:
-                    raise Failure(f"{names_of(missing)} did not join at {address} within {JOIN_SECONDS:.0f} s")
-                if waited := wait.mention():
-                    start = "to start" if self._local else f"to join at {address}"
-                    self._say(f"waiting for {names_of(missing)}{waited} {start}")
-        finally:
-            for channel in strangers:
-                channel.close()
-
-    def _accept(self, strangers: list[PeerChannel]) -> None:
-        """Accept connections, and admit those that have said who they are."""
-        for source in ready([self._listener, *strangers], POLL_SECONDS):
-            if source is self._listener:
-                strangers.append(PeerChannel(self._listener.accept()[0]))
-            else:
-                strangers.remove(source)
-                self._admit(source)
-        if len(strangers) > MOST_STRANGERS:
-            strangers.pop(0).close()
-
-    def _admit(self, channel: PeerChannel) -> None:
-        """Admit a learner that knows the token, and only one of each rank."""
-        try:
-            hello = next(iter(channel.receive()), None)
-            if not isinstance(hello, Hello) or not hmac.compare_digest(str(hello.token), self._token):
-                channel.close()
+        while True:
+            waiting_for = sorted(
+                rank
+                for rank in wanted | self._members.keys()
+                if rank not in self._peers or self._peers[rank].ready is None
+            )
+            if not waiting_for:
                 return
-            problem = None
-            if hello.version != __version__:
-                problem = f"learner 0 is Pronk {__version__}, this is {hello.version}"
-            elif hello.rank not in range(1, self.count) or hello.rank in self._channels:
-                problem = f"learner 0 expects learners 1 to {self.count - 1}, each once, not learner {hello.rank}"
-            channel.send(Leaving("failed", problem) if problem else self._welcome, SEND_SECONDS)
-            if problem:
-                channel.close()
-            else:
-                self._channels[hello.rank] = channel
-        except ChannelClosed:
-            channel.close()
+            self._wait_a_moment()
+            if wait.is_over:
+                raise Failure(f"{names_of(waiting_for)} did not join at {address} within {JOIN_SECONDS:.0f} s")
+            if waited := wait.mention():
+                start = "to start" if self._local else f"to join at {address}"
+                self._say(f"waiting for {names_of(waiting_for)}{waited} {start}{self._stopped(waiting_for)}")
 
-    def _all_others(self) -> list[Message]:
-        """Wait until every other learner has sent its part of an exchange; return these by rank."""
+    def _wait_for_contributions(self) -> None:
         wait = LongWait()
-        while len(self._received) < self.count - 1:
-            if self._interrupts.requested:
-                raise Interrupted
-            self._receive(POLL_SECONDS)
-            missing = sorted({*range(1, self.count)} - self._received.keys())  # the last may just have come
-            if missing and (waited := wait.mention()):
-                self._say(f"waiting for {names_of(missing)}{waited}: their actors are slow, or they hang")
-        received, self._received = self._received, {}
-        return [received[rank] for rank in range(1, self.count)]
+        while missing := sorted(rank for rank, peer in self._members.items() if peer.contribution is None):
+            self._wait_a_moment()
+            if self._must_regroup:
+                raise Regrouping("a learner is gone or has come")
+            still_missing = [rank for rank in missing if self._peers[rank].contribution is None]
+            if still_missing and (waited := wait.mention()):
+                why = self._stopped(still_missing) or ": their actors are slow, or they hang"
+                self._say(f"waiting for {names_of(still_missing)}{waited}{why}")
+
+    def _wait_a_moment(self) -> None:
+        if self._interrupts.requested:
+            raise Interrupted
+        self._receive(POLL_SECONDS)
+        for rank, peer in list(self._members.items()):
+            if not self._local and peer.silent_seconds > self._timeout:
+                self._lose(rank, f"{peer.channel.other_host}: no sign of life for {self._timeout:g} s")
+
+    def _stopped(self, ranks: list[int]) -> str:
+        """Return which of these learners somebody has stopped, as far as that can be seen from here."""
+        stopped = [rank for rank in ranks if self._local and self._local.is_stopped(rank)]
+        return f": {names_of(stopped)} {'is' if len(stopped) == 1 else 'are'} stopped (SIGSTOP)" if stopped else ""
 
     def _receive(self, seconds: float) -> None:
-        by_channel = {channel: rank for rank, channel in self._channels.items()}
-        for channel in ready(list(by_channel), seconds):
-            rank = by_channel[channel]
+        """Handle what has come; wait up to `seconds` for it. Raises `GroupEnded` when a learner ends the run."""
+        by_channel = {peer.channel: rank for rank, peer in self._peers.items()}
+        for source in ready([*by_channel, *self._admission.sources], seconds):
+            if source not in by_channel:
+                if admitted := self._admission.handle(source, self._peers):
+                    rank, channel = admitted
+                    self._peers[rank] = Peer(channel)
+                continue
+            rank = by_channel[source]
             try:
-                messages = channel.receive()
+                messages = source.receive()
             except ChannelClosed as closed:
-                raise self._lost(rank, closed) from None
-            for message in messages:
-                match message:
-                    case Notice():
-                        self._say(f"learner {rank}: {message.text}")
-                    case Leaving():
-                        cause = f"learner {rank}: {message.message}" if message.message else None
-                        raise GroupEnded(message.outcome, cause)
-                    case _:
-                        self._received[rank] = message
+                how = self._local.how_it_ended(rank) if self._local else f"{source.other_host}: {closed}"
+                self._lose(rank, how)
+                continue
+            self._handle(rank, messages)
+        if self._local:  # after its messages: a learner may have ended the run, and then itself
+            self._local.watch()
 
-    def _send_all(self, message: Message) -> None:
-        for channel in self._channels.values():
+    def _handle(self, rank: int, messages: list[Message]) -> None:
+        peer = self._peers[rank]
+        peer.heard_at = time.monotonic()
+        for message in messages:
+            match message:
+                case Notice():
+                    self._say(f"learner {rank}: {message.text}")
+                case Leaving():
+                    raise GroupEnded(message.outcome, f"learner {rank}: {message.message}" if message.message else None)
+                case Ready():
+                    peer.ready, peer.contribution = message, None
+                case Contributed():
+                    peer.contribution = message
+
+    def _send(self, peers: dict[int, Peer], message: Message) -> None:
+        for peer in peers.values():
             with contextlib.suppress(ChannelClosed):  # the next `_receive` finds that
-                channel.send(message, SEND_SECONDS)
+                peer.channel.send(message, SEND_SECONDS)
 
-    def _lost(self, rank: int, closed: ChannelClosed) -> GroupEnded:
-        how = self._local.how_it_ended(rank) if self._local else f"{self._channels[rank].other_host}: {closed}"
-        return GroupEnded("failed", f"learner {rank} is gone ({how}); resume the run to continue")
+    def _lose(self, rank: int, how: str) -> None:
+        """Go on without a learner, until it is back."""
+        peer = self._peers.pop(rank)
+        peer.channel.close()
+        if peer.is_member:
+            left = f"training continues with {len(self._members) + 1} of {self.count} learners"
+            back = "it is restarted" if self._local else "it may join again"
+            self._say(f"learner {rank} is gone ({how}); {left}, and {back}")
 
-    def _find_lost(self) -> GroupEnded | None:
-        """The learner that is gone has closed its channel; the others only report that the all-reduce failed."""
-        for rank, channel in self._channels.items():
-            try:
-                channel.receive()
-            except ChannelClosed as closed:
-                return self._lost(rank, closed)
-        return None
+    def _silent_seconds(self, rank: int) -> float:
+        return peer.silent_seconds if (peer := self._peers.get(rank)) and peer.is_member else 0.0
+
+    def _updates_of(self, rank: int) -> int:
+        return peer.contributed if (peer := self._peers.get(rank)) else 0
 
 
 def names_of(ranks: list[int]) -> str:

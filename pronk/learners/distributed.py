@@ -1,4 +1,12 @@
-"""What learner 0 and the others share: how they begin, combine their gradients, wait for one another and leave."""
+"""What learner 0 and the others share: how they form a group, combine their gradients, wait and leave.
+
+    form        Ready (every other learner) --> Begin (learner 0) --> connect --> learner 0's weights and counters
+    update      Contributed --> Contributed (merged) --> all-reduce --> the same step everywhere
+    form again  a learner is gone or has come: Regroup (learner 0) --> Ready --> ...
+
+An update that a loss interrupts has changed no weights, so it is made again by those that are left. It may have been
+complete in some learners: if learner 0 is one of these, what it had learnt is taken over, else it is taken back.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +25,7 @@ from pronk.learners.base import (
     GroupEnded,
     LearnerLike,
     Report,
+    Shared,
     Update,
     Waiting,
     played_by_present_weights,
@@ -31,7 +40,11 @@ KEY = "pronk"  # under which learner 0 leaves the port and the token of its chan
 POLL_SECONDS = 0.05  # how often a learner that waits for others checks for interrupts
 MENTION_SECONDS = 10.0  # a longer wait is mentioned, then again whenever it has doubled
 JOIN_SECONDS = 900.0  # for all learners to be started
-EXPLAIN_SECONDS = 3.0  # after a failed all-reduce, to find out which learner is gone
+MOST_FORMATIONS = 10  # in a row without an update between them: then there is no network to speak of
+
+
+class Regrouping(Exception):  # noqa: N818 - not an error: the way out of an update that has to be made again
+    """The group has to form again. Never leaves this package."""
 
 
 class DistributedGroup:
@@ -42,31 +55,35 @@ class DistributedGroup:
         self.broken: tuple[int, ...] = ()
         self.reduction = "mean"  # of the loss
         self._store = store
-        self._stack = contextlib.ExitStack()
+        self._stack, self._connection = contextlib.ExitStack(), contextlib.ExitStack()
         self._collective: Collective | None = None
+        self._shared: Shared | None = None
         self._interrupts = Interrupts()
         self._waiting: Waiting = contextlib.nullcontext
         self._left = False
+        self._formation = -1  # the number of the present one
+        self._in_a_row = 0  # formations since the last update
 
     def __enter__(self) -> Any:
         return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self._connection.close()
         self._stack.close()
 
-    def begin(
-        self, state: dict[str, Any], tensors: list[Tensor], interrupts: Interrupts, waiting: Waiting
-    ) -> dict[str, Any]:
+    def begin(self, shared: Shared, interrupts: Interrupts, waiting: Waiting) -> None:
         """See `LearnerGroup`."""
-        self._interrupts, self._waiting = interrupts, waiting
-        begin, own_host = self._agree(state, socket.gethostname(), str(tensors[0].device))
-        self._connect(begin.backend, own_host, tensors)
-        return begin.state
+        self._shared, self._interrupts, self._waiting = shared, interrupts, waiting
+        self._form()
 
     def check(self) -> None:
         """See `LearnerGroup`."""
-        if not self._left:
-            self._receive(0.0)
+        if self._left or self._shared is None:
+            return
+        try:
+            self._look()
+        except Regrouping:
+            self._form()
 
     def leave(self, outcome: str, message: str | None = None) -> None:
         """See `LearnerGroup`."""
@@ -76,8 +93,20 @@ class DistributedGroup:
 
     def step(
         self, learner: LearnerLike, batch: BatchLike, learning_rate: float, meanwhile: Callable[[], None]
-    ) -> Update:
+    ) -> Update | None:
         """See `LearnerGroup`."""
+        while True:
+            version = learner.version
+            try:
+                return self._step_once(learner, batch, learning_rate, meanwhile)
+            except Regrouping:
+                self._form()
+                if learner.version > version:
+                    return None
+
+    def _step_once(
+        self, learner: LearnerLike, batch: BatchLike, learning_rate: float, meanwhile: Callable[[], None]
+    ) -> Update:
         merged: list[Contribution] = []
 
         def combine(report: Report) -> Report:
@@ -88,18 +117,33 @@ class DistributedGroup:
             return self.add_gradients(learner.gradients, mine, merged[0])
 
         report = learner.step(batch.tensors, learning_rate, meanwhile, combine)
+        self._in_a_row = 0
         return Update(report, merged[0].experience)
 
-    def observe(self, learner: LearnerLike, batch: BatchLike) -> Experience:
+    def observe(self, learner: LearnerLike, batch: BatchLike) -> Experience | None:
         """See `LearnerGroup`."""
         fresh = played_by_present_weights(learner, batch)
-        with self._waiting():
-            return self.exchange(Contribution.of(batch.arrays, {}, learner.version, fresh)).experience
+        try:
+            with self._waiting():
+                return self.exchange(Contribution.of(batch.arrays, {}, learner.version, fresh)).experience
+        except Regrouping:
+            self._form()
+            return None
+
+    def decide(self, decision: Callable[[], bool]) -> bool | None:
+        """See `LearnerGroup`."""
+        formation = self._formation
+        try:
+            value = self._decided(decision)
+        except Regrouping:
+            self._form()
+            return None
+        return value if self._formation == formation else None
 
     def add_gradients(self, gradients: Tensor, mine: Contribution, merged: Contribution) -> Report:
         """Overwrite the gradients with those of all batches side by side; return the report with their norm.
 
-        If any is not finite none is added: the update refuses them, in every learner.
+        If any is not finite none is added: the update refuses them, in every learner. Raises `Regrouping`.
         """
         if not merged.is_finite:
             return merged.report
@@ -108,47 +152,58 @@ class DistributedGroup:
         try:
             norm = self._collective.add_up(gradients, weight)
         except RuntimeError as error:
-            raise self._explain(error) from None
+            raise Regrouping(first_line(error)) from None
         return merged.report | {"gradient_norm": norm}
 
-    def _connect(self, backend: str, own_host: str, tensors: list[Tensor]) -> None:
+    def _form(self) -> None:
+        """Connect the learners that there are, and take over learner 0's state."""
+        assert self._shared is not None, "begun"
+        broken = ""
+        while True:
+            self._in_a_row += 1
+            if self._in_a_row > MOST_FORMATIONS:
+                raise GroupEnded("failed", f"the learners cannot connect, tried {MOST_FORMATIONS} times: {broken}")
+            self._connection.close()  # so that those who wait inside the all-reduce leave it, too
+            try:
+                begin, own_host = self._agree(socket.gethostname(), str(self._shared.tensors[0].device))
+                self._connect(begin, own_host, self._shared.tensors)
+            except Regrouping as again:
+                broken = str(again)
+                continue
+            self._formation = begin.formation
+            self._shared.load(begin.state)
+            return
+
+    def _connect(self, begin: Begin, own_host: str, tensors: list[Tensor]) -> None:
         """Set up the all-reduce, and copy learner 0's tensors to all."""
-        arguments = (backend, self._store, self.rank, self.count, own_host, tensors[0].device)
+        place = begin.ranks.index(self.rank)
+        arguments = (f"{KEY}-{begin.formation}", place, len(begin.ranks), own_host, tensors[0].device)
         try:
-            self._collective = self._stack.enter_context(collective(*arguments))
+            self._collective = self._connection.enter_context(collective(begin.backend, self._store, *arguments))
             with torch.no_grad():
                 self._collective.copy(tensors)
         except RuntimeError as error:
-            raise self._explain(error) from None
-
-    def _explain(self, error: RuntimeError) -> GroupEnded:
-        """Return which learner is gone, after an all-reduce failed. That may be known only a moment later."""
-        deadline = time.monotonic() + EXPLAIN_SECONDS
-        while time.monotonic() < deadline:
-            if end := self._find_lost():
-                return end
-            time.sleep(POLL_SECONDS)
-        return GroupEnded("failed", f"the learners lost their connection: {first_line(error)}")
+            raise Regrouping(first_line(error)) from None
 
     # What differs between learner 0 and the others.
 
     def exchange(self, mine: Contribution) -> Contribution:
-        """Wait until every gradient is ready; return all contributions, merged. Raises `GroupEnded`."""
+        """Wait until every gradient is ready; return all contributions, merged. Raises `GroupEnded`, `Regrouping`."""
         raise NotImplementedError
 
-    def _agree(self, state: dict[str, Any], host: str, device: str) -> tuple[Begin, str]:
+    def _decided(self, decision: Callable[[], bool]) -> bool:
+        """Return learner 0's decision. Raises as `exchange`."""
+        raise NotImplementedError
+
+    def _agree(self, host: str, device: str) -> tuple[Begin, str]:
         """Wait until all learners are ready. Return how they begin, and the address at which others reach this one."""
         raise NotImplementedError
 
-    def _receive(self, seconds: float) -> None:
-        """Handle what has come; wait up to `seconds` for it. Raises `GroupEnded` when a learner leaves or is gone."""
+    def _look(self) -> None:
+        """Handle what has come, without waiting. Raises as `exchange`."""
         raise NotImplementedError
 
     def _send_leaving(self, leaving: Leaving) -> None:
-        raise NotImplementedError
-
-    def _find_lost(self) -> GroupEnded | None:
-        """Return why the group has ended, if that is known."""
         raise NotImplementedError
 
 

@@ -1,4 +1,8 @@
-"""A learner other than 0: joins learner 0, gets everything from it, and steps when learner 0 is ready."""
+"""A learner other than 0: joins learner 0, gets everything from it, and steps when learner 0 is ready.
+
+Learner 0 hears of it every second while it waits for anything, so that one that is stopped or hangs can be told from
+one whose actors are slow.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +15,22 @@ from typing import Any, TypeVar
 
 from pronk import __version__
 from pronk.learners.base import Contribution, GroupEnded
-from pronk.learners.distributed import JOIN_SECONDS, KEY, POLL_SECONDS, DistributedGroup, LongWait, first_line
+from pronk.learners.distributed import (
+    JOIN_SECONDS,
+    KEY,
+    POLL_SECONDS,
+    DistributedGroup,
+    LongWait,
+    Regrouping,
+    first_line,
+)
 from pronk.learners.peer_channel import SEND_SECONDS, PeerChannel
 from pronk.learners.rendezvous import Rendezvous
 from pronk.processes import messages
 from pronk.processes.channel import ChannelClosed
 from pronk.types import Failure
 
+ALIVE_SECONDS = 1.0  # between two signs of life
 Expected = TypeVar("Expected", bound=messages.Message)
 
 
@@ -72,6 +85,7 @@ class Participant(DistributedGroup):
             raise Failure(f"learner 0 at {where} is gone ({first_line(error)})") from None
         super().__init__(rendezvous, store)
         self._inbox: deque[messages.Message] = deque()
+        self._sent_at = 0.0
 
     def welcome(self) -> messages.Welcome:
         """Wait for what learner 0 announces."""
@@ -88,14 +102,25 @@ class Participant(DistributedGroup):
         """Show the user a line, through learner 0."""
         self._send(messages.Notice(text))
 
-    def _agree(self, state: dict[str, Any], host: str, device: str) -> tuple[messages.Begin, str]:
+    def _agree(self, host: str, device: str) -> tuple[messages.Begin, str]:
         self._send(messages.Ready(host, device))
-        return self._wait_for(messages.Begin), self._channel.own_host
+        while True:
+            with contextlib.suppress(Regrouping):  # it was asked to be ready, which it is
+                return self._wait_for(messages.Begin), self._channel.own_host
 
     def exchange(self, mine: Contribution) -> Contribution:
         """See `DistributedGroup`. Learner 0 may have replied already, so an interrupt only asks it to end the run."""
         self._send(messages.Contributed(list(mine)))
         return Contribution.from_plain(self._wait_for(messages.Contributed).contribution)
+
+    def _decided(self, decision: Callable[[], bool]) -> bool:
+        return self._wait_for(messages.Decided).value
+
+    def _look(self) -> None:
+        self._receive(0.0)
+        if self._inbox and isinstance(self._inbox[0], messages.Regroup):
+            self._inbox.popleft()
+            raise Regrouping("learner 0 forms the group again")
 
     def _send_leaving(self, leaving: messages.Leaving) -> None:
         self._send(leaving)
@@ -108,12 +133,19 @@ class Participant(DistributedGroup):
                 self.leave("interrupted")
             self._receive(POLL_SECONDS)
         message = self._inbox.popleft()
+        if isinstance(message, messages.Regroup):
+            raise Regrouping("learner 0 forms the group again")
         if not isinstance(message, kind):
             raise Failure(f"learner 0 sent {type(message).__name__}, expected {kind.__name__}")
         return message
 
     def _receive(self, seconds: float) -> None:
-        """See `DistributedGroup`. What learner 0 sent before it left is handled first."""
+        """Take in what has come; wait up to `seconds` for it. Raises `GroupEnded` when learner 0 ends or is gone.
+
+        What learner 0 sent before it left is handled first.
+        """
+        if time.monotonic() - self._sent_at > ALIVE_SECONDS:
+            self._send(messages.Alive())
         try:
             self._inbox.extend(self._channel.receive(seconds))
         except ChannelClosed as closed:
@@ -123,13 +155,6 @@ class Participant(DistributedGroup):
             raise GroupEnded(self._inbox[0].outcome, self._inbox[0].message)
 
     def _send(self, message: messages.Message) -> None:
+        self._sent_at = time.monotonic()
         with contextlib.suppress(ChannelClosed):  # `_receive` finds that
             self._channel.send(message, SEND_SECONDS)
-
-    def _find_lost(self) -> GroupEnded | None:
-        """Learner 0 knows which learner is gone."""
-        try:
-            self._receive(0.0)
-        except GroupEnded as end:
-            return end
-        return None

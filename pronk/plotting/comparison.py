@@ -13,7 +13,8 @@ from pronk.config.errors import nearest
 from pronk.runs.reading import Run
 from pronk.types import UserError
 
-NOT_COMPARED = ("run.seed", "run.pause_steps", "description")
+RECORDED = ("run.video", "run.clip_every_steps", "run.profile_seconds")  # change nothing that is learnt
+NOT_COMPARED = ("run.seed", "run.pause_steps", "description", *RECORDED)
 ENVIRONMENT = ("env.id", "env.game", "env.kwargs", "env.tasks")  # what is played; these and the keys below them
 MOST_KEYS = 3  # in a label
 MISSING = "(none)"
@@ -148,7 +149,7 @@ def label_of(run: Run, chosen: list[str], differing: list[str]) -> str:
     parts = []
     for key in chosen:
         word = key.rpartition(".")[2]
-        clear = words.count(word) == 1 and word not in ("name", "count", "threads", "id")
+        clear = words.count(word) == 1 and word not in ("name", "count", "threads", "id", "enabled")
         parts.append(f"{word if clear else key}={shown(run.settings.get(key, MISSING))}")
     return ", ".join(parts)
 

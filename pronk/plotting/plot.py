@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pronk.config.errors import nearest
+from pronk.config.named import import_extra
 from pronk.plotting.comparison import Group, group_runs
 from pronk.plotting.curves import BANDS, CENTRES
 from pronk.plotting.figures import AXES, Options, cells_of, draw, styled, wanted_cells
@@ -108,7 +109,8 @@ def check_options(options: Options) -> None:
 
 
 def check_path(path: Path, formats: Sequence[str] = FORMATS) -> None:
-    """Raise unless the format is known and the folder exists."""
+    """Raise unless the format is known, the folder exists and there is something to draw with."""
+    import_extra("matplotlib", f"drawing {path.name}", "plot")
     ending = path.suffix.lower().lstrip(".")
     if ending not in formats:
         raise UserError(f"cannot write {path}: its name must end in {', '.join('.' + one for one in formats)}")

@@ -42,6 +42,15 @@ class Evaluate(Message):
     """Training has ended and waits for this one."""
 
 
+class FilmClip(Message):
+    """To the filmer: film an episode with this checkpoint."""
+
+    path: str
+    folder: str
+    name: str
+    """Of the clip, without its suffix."""
+
+
 class MeasurePart(Message):
     """To a process of `pronk bench`: call this part for so long."""
 
@@ -116,6 +125,12 @@ class Evaluated(Message):
 
     line: dict[str, Any]
     """As in eval.jsonl."""
+
+
+class ClipFilmed(Message):
+    """A clip is complete."""
+
+    path: str
 
 
 # ---- between `pronk launch` or a Ray driver and a process on another machine (cluster/)
@@ -235,8 +250,15 @@ class Welcome(Message):
     """Of the loss."""
 
 
+class Regroup(Message):
+    """From learner 0: the group forms again. Leave the present one and answer with `Ready`."""
+
+
 class Ready(Message):
-    """To learner 0: the learner is built, on this device of this machine."""
+    """To learner 0: the learner is built, on this device of this machine, and waits for `Begin`.
+
+    Also sent without being asked for, when the connection between the learners broke.
+    """
 
     host: str
     device: str
@@ -248,6 +270,10 @@ class Begin(Message):
     state: dict[str, Any]
     backend: str
     """Of torch.distributed."""
+    formation: int
+    """How many times the group has formed before."""
+    ranks: list[int]
+    """Of the learners that are part of it, in the order of the all-reduce."""
 
 
 class Contributed(Message):
@@ -255,6 +281,12 @@ class Contributed(Message):
 
     contribution: list[Any]
     """The fields of a `learners.base.Contribution`; from learner 0, of the merged one."""
+
+
+class Decided(Message):
+    """From learner 0: what it decided for all."""
+
+    value: bool
 
 
 class Notice(Message):
@@ -279,7 +311,7 @@ def decode(line: bytes) -> Message:
     """Return the message of one line. Raises ValueError if it is not a message."""
     plain = json.loads(line)
     kinds = {kind.__name__: kind for kind in Message.__subclasses__()}
-    kind = kinds.get(plain.pop("kind", None)) if isinstance(plain, dict) else None
+    kind = kinds.get(str(plain.pop("kind", None))) if isinstance(plain, dict) else None
     if kind is None or not {one.name for one in fields(kind)} >= plain.keys():  # type: ignore[arg-type]
         raise ValueError("not a message")
     try:

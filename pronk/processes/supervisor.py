@@ -107,6 +107,7 @@ class SupervisedProcess:
         self._channel: Channel | None = None
         self._restarts = Restarts(spec.policy)
         self._reported: Failed | None = None
+        self._last_end: End | None = None  # of the life before
         self._started_at = self._due = self._log_checked_at = 0.0
         self._progress_before = 0
 
@@ -165,7 +166,8 @@ class SupervisedProcess:
 
     def how_it_ended(self, seconds: float = 1.0) -> str:
         """Return in one line how the process ended, after waiting up to `seconds` for its end."""
-        assert self.process is not None
+        if self.process is None:
+            return self._last_end.brief if self._last_end else "it was not started"
         try:
             code = self.process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -214,6 +216,7 @@ class SupervisedProcess:
 
     def _judge(self, end: End) -> None:
         """Plan the restart, or raise the root cause."""
+        self._last_end = end
         if end.is_mistake:
             raise UserError(end.cause)
         pause = self._restarts.pause_after(end.is_fault, time.monotonic() - self._started_at, self.progressed)

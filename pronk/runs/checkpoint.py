@@ -3,6 +3,7 @@
     checkpoints/000000123456.pt    named after its environment steps; a resumed run continues from the newest
     checkpoints/best.pt            the one with the highest return (of the evaluator, where there is one)
     checkpoints/evaluating.pt      a second name of the one that the evaluator plays now, which keeps it from deletion
+    checkpoints/filming.pt         likewise of the one that is being filmed
 
 A checkpoint holds tensors and plain data only, and is read without unpickling arbitrary objects.
 """
@@ -14,7 +15,7 @@ import os
 import re
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pronk.runs.atomic import atomic_file, replace_with_copy
 from pronk.types import UserError
@@ -22,6 +23,7 @@ from pronk.types import UserError
 FORMAT = 1  # raise it when a checkpoint's content changes
 OWN = ("version", "random", "random_cuda")  # of a learner that takes over another's weights
 PARTS = ("learner", "metrics", "config")
+Held = Literal["evaluating", "filming"]
 
 
 class Checkpoints:
@@ -30,7 +32,6 @@ class Checkpoints:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.best = folder / "best.pt"
-        self.evaluating = folder / "evaluating.pt"
 
     def save(self, state: dict[str, Any], keep: int, best: bool = False) -> Path:
         """Write a checkpoint and delete the oldest beyond `keep`; the one before stays until the new one is complete.
@@ -91,17 +92,17 @@ class Checkpoints:
         metrics = own["metrics"] | {"returns": theirs["metrics"]["returns"], "confirmed": None}
         return self.save(own | {"learner": learner, "metrics": metrics}, keep=len(self.saved()))
 
-    def hold(self, checkpoint: Path) -> Path:
-        """Keep a checkpoint while it is evaluated, even if `save` deletes its first name. One at a time."""
-        replace_with_copy(checkpoint, self.evaluating)
-        return self.evaluating
+    def hold(self, checkpoint: Path, held: Held) -> Path:
+        """Keep a checkpoint while it is played, even if `save` deletes its first name. One at a time for each use."""
+        replace_with_copy(checkpoint, self.folder / f"{held}.pt")
+        return self.folder / f"{held}.pt"
 
-    def release(self, best: bool = False) -> None:
+    def release(self, held: Held, best: bool = False) -> None:
         """Stop holding a checkpoint; with `best` it becomes best.pt."""
         if best:
-            os.replace(self.evaluating, self.best)
+            os.replace(self.folder / f"{held}.pt", self.best)
         else:
-            self.evaluating.unlink(missing_ok=True)
+            (self.folder / f"{held}.pt").unlink(missing_ok=True)
 
 
 class DamagedCheckpoint(UserWarning):

@@ -6,6 +6,8 @@ tensorboard/     the same numbers as curves          logs/            one per pr
 eval.jsonl       a line per evaluation               lag.json         how old the experience was
 bench.json       this machine's limit, where measured
 notes.json       what the diagnosis found, if anything
+tags.json        the user's tags and note, written by the dashboard
+videos/          clips, if asked for, each with a picture that stands for it
 profile/         where the time of learner and actor 0 goes, if asked for
 """
 
@@ -43,6 +45,7 @@ class RunDirectory:
         self.lag = path / "lag.json"
         self.notes = path / "notes.json"
         self.profile = path / "profile"
+        self.videos = path / "videos"
         self.summary = path / "summary.json"
         self.config = path / "config.yaml"
 
@@ -113,7 +116,8 @@ class RunDirectory:
         self.summary.unlink(missing_ok=True)
         for leftover in [*self.path.glob("*.tmp"), *self.checkpoints.folder.glob("*.tmp")]:
             leftover.unlink()
-        self.checkpoints.release()
+        self.checkpoints.release("evaluating")
+        self.checkpoints.release("filming")
         self.write_config(config)
         for file in (self.metrics, self.evaluations):
             if file.exists():

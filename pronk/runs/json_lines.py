@@ -36,15 +36,16 @@ class Stretch(NamedTuple):
 NOTHING = Stretch([], 0, 0, False)
 
 
-def read(path: Path, points: int, start: int = 0, complete_below: int = 0) -> Stretch:
+def read(path: Path, points: int, start: int = 0, complete_below: int = 0, stop: int | None = None) -> Stretch:
     """Return about `points` lines between `start` and the end of the file, the first and the last among them.
 
-    If there are at most `complete_below` bytes, all lines are returned.
+    If there are at most `complete_below` bytes, all lines are returned. `stop`, where a line ends, replaces the end of
+    the file.
     """
     try:
         with open_regular(path) as file:
             status = os.fstat(file.fileno())
-            end = last_line_end(file, start, status.st_size)
+            end = last_line_end(file, start, status.st_size if stop is None else min(stop, status.st_size))
             if end - start > max(complete_below, BYTES_PER_LINE * points):
                 return Stretch(glance(file, points, start, end), end, status.st_ino, sampled=True)
             file.seek(start)
@@ -72,6 +73,30 @@ def follow(path: Path, points: int, file: int, after: int) -> tuple[Stretch, boo
         return NOTHING, file == NOTHING.file
     same = status.st_ino == file and status.st_size >= after
     return read(path, points, after if same else 0), same
+
+
+def read_between(path: Path, points: int, key: str, low: float, high: float) -> Stretch:
+    """Return about `points` of the lines whose `key`, which grows from line to line, is between two values."""
+    try:
+        with open_regular(path) as file:
+            size = os.fstat(file.fileno()).st_size
+            start, stop = (first_from(file, size, key, value) for value in (low, math.nextafter(high, math.inf)))
+    except OSError:
+        return NOTHING
+    return read(path, points, start, stop=max(start, stop))
+
+
+def first_from(file: BinaryIO, size: int, key: str, value: float) -> int:
+    """Return where the first line begins whose `key` is at least `value`; the size, if none is. Bisects."""
+    low, high = 0, size  # lines that begin before `low` are below the value, those from `high` on are not
+    while low < high:
+        at, text = line_after(file, middle := (low + high) // 2)
+        found = (parse(text) or {}).get(key)
+        if at >= high or (isinstance(found, int | float) and found >= value):
+            high = middle
+        else:  # below, or not readable
+            low = max(middle, at) + len(text) + 1
+    return line_after(file, low)[0] if low < size else size
 
 
 def share(path: Path, part: float) -> int:

@@ -25,6 +25,7 @@ from pronk.config.renamed import rename_keys
 from pronk.config.section import tasks_label
 from pronk.config.trees import flat
 from pronk.runs import json_lines
+from pronk.runs.tags import TAGS_FILE, Tags, tags_of
 from pronk.types import UserError
 
 RUNS = Path("runs")
@@ -121,6 +122,16 @@ class Run:
         reason = self.summary.get("failure") if self.state == "failed" else None
         return reason if isinstance(reason, str) and reason else None
 
+    @property
+    def failure_line(self) -> str | None:
+        """The same in one line: of a traceback, the line that names the error."""
+        return None if self.failure is None else cause_line(self.failure)
+
+    @cached_property
+    def tags(self) -> Tags:
+        """The user's tags and note."""
+        return tags_of(self.read_json(TAGS_FILE))
+
     @cached_property
     def best_return(self) -> float | None:
         """The highest `episode_return`, not counting the first 100 episodes (unless there never were so many)."""
@@ -146,6 +157,7 @@ class Run:
             "environment": self.environment,
             "state": self.state,
             "failure": self.failure,
+            "tags": list(self.tags.tags),
             "env_steps": steps,
             "best_return": self.best_return,
             "last_return": self.last.get("episode_return"),
@@ -305,6 +317,13 @@ def printable(text: str, also: str = "") -> str:
     if text.isprintable():
         return text
     return "".join(letter if letter.isprintable() or letter in also else "?" for letter in text)
+
+
+def cause_line(failure: str) -> str:
+    """Return a failure in one line: `actor 1 failed 3 times in a row: ValueError: no bananas`."""
+    lines = [line for line in failure.strip().splitlines() if line.strip()] or ["unknown cause"]
+    before, traceback, _ = lines[0].partition("Traceback (most recent call last):")
+    return f"{before}{lines[-1].strip()}" if traceback else lines[0]
 
 
 def return_text(value: Any, spread: float | None = None) -> str:

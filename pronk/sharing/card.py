@@ -42,6 +42,7 @@ def front_matter(name: str, environment: str, evaluation: dict[str, Any] | None)
         score = {"type": "mean_reward", "name": "mean_reward", "value": plus_minus(evaluation), "verified": False}
         task = {"type": "reinforcement-learning", "name": "reinforcement-learning"}
         result = {"task": task, "dataset": {"name": environment, "type": environment}, "metrics": [score]}
+        front["episodes"] = evaluation["episodes"]
         front["model-index"] = [{"name": name.rpartition("/")[2], "results": [result]}]
     return front
 

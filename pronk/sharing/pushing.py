@@ -57,13 +57,14 @@ def push(
     is_local = repo.startswith(LOCAL) or repo in (".", "..")
     if not is_local and not re.fullmatch(r"[\w.-]+/[\w.-]+", repo):
         raise UserError(f"{repo!r} is neither owner/name on the Hub nor a folder; write a folder as ./{repo}")
+    for package in ("safetensors", "matplotlib", *(() if is_local else ("huggingface_hub",))):
+        import_extra(package, "sharing a policy", "hub")
     directory = find_run(str(run))
     if is_local:
         folder = Path(repo).expanduser()
         refuse_foreign(folder)
         scores = gather(directory, folder, folder.resolve().name, best, episodes, trust)
         return Pushed(str(folder), [folder / name for name in FILES], scores)
-    import_extra("huggingface_hub", "pushing to the Hub", "hub")
     with tempfile.TemporaryDirectory(prefix="pronk-push-") as temporary:
         folder = Path(temporary)
         scores = gather(directory, folder, repo, best, episodes, trust)

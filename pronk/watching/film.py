@@ -9,6 +9,7 @@ import functools
 import itertools
 import math
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from pronk.runs.atomic import aside_of
+from pronk.runs.reading import decimals
 from pronk.types import Array, UserError
 
 if TYPE_CHECKING:
@@ -55,8 +57,8 @@ class View:
 
 
 def score_text(value: float) -> str:
-    """Whole numbers without decimals."""
-    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.2f}"
+    """Whole numbers without decimals, others with two, or as many as show two digits that count."""
+    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.{max(2, decimals(abs(value)))}f}"
 
 
 def is_picture(value: Any) -> bool:
@@ -138,6 +140,27 @@ def open_film(path: Path, fps: float) -> Film:
     """Open a film in the format of the file's suffix."""
     check_film(path)
     return (Gif if path.suffix.lower() == ".gif" else Mp4)(path, fps)
+
+
+def write_film(path: Path, pictures: Iterable[Image], fps: float, poster: bool = False) -> None:
+    """Write a film. With `poster`, a picture from its second half is kept beside an MP4, as NAME.jpg."""
+    with_poster = poster and path.suffix.lower() == ".mp4"
+    kept: Image | None = None
+    with open_film(path, fps) as film:
+        for number, picture in enumerate(pictures, 1):
+            film.write(picture)
+            if with_poster and number & (number - 1) == 0:  # a power of two: the last one is past the middle
+                kept = picture.copy()
+    if kept is not None:
+        target = path.with_suffix(".jpg")
+        aside = aside_of(target)
+        try:
+            kept.save(aside, "JPEG", quality=85)
+            os.replace(aside, target)
+        except OSError as problem:
+            raise UserError(f"cannot write {target}: {problem.strerror or problem}") from None
+        finally:
+            aside.unlink(missing_ok=True)
 
 
 def check_film(path: Path) -> None:

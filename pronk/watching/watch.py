@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pronk.config import ResolvedConfig
 from pronk.envs.filmed import Filmed, make_filmed
 from pronk.processes.failures import user_code
 from pronk.types import Array, Failure, Tree, UserError, leaves, map_tree
-from pronk.watching.film import View, can_mp4, check_film, compose, is_picture, open_film, score_text
+from pronk.watching.film import View, can_mp4, check_film, compose, is_picture, score_text, write_film
 from pronk.watching.window import Window, draw_without_screen, why_no_window
 
 MOST_VIEWS = 9  # environments side by side, unless more are asked for
@@ -84,9 +85,7 @@ def watch(
         ended: list[tuple[float, int]] = []
         followed = follow(itertools.chain([opening], scenes), ended, progress)
         if target:
-            with open_film(target, fps or filmed.fps) as film:
-                for scene in followed:
-                    film.write(compose(scene.views, width))
+            write_film(target, (compose(scene.views, width) for scene in followed), fps or filmed.fps)
         elif as_text or not drawable:
             if not text:
                 reason = no_window if drawable else "the environment draws no pictures"
@@ -131,14 +130,32 @@ def playing(
     trust: bool = False,
 ) -> Iterator[tuple[Iterator[Scene], Filmed]]:
     """Play a run's agent in `count` environments, which are closed when the block is left."""
-    import torch
-
-    from pronk.evaluation.playing import checkpoint_of, config_to_play, restored_policy
+    from pronk.evaluation.playing import checkpoint_of, config_to_play
     from pronk.runs.directory import find_run
-    from pronk.seeding import evaluation_seeds
 
     state = checkpoint_of(find_run(str(run)), best)
     config = config_to_play(state, run, trust)
+    with playing_checkpoint(config, state, count, episodes, steps, deterministic, seed, task) as played:
+        yield played
+
+
+@contextlib.contextmanager
+def playing_checkpoint(
+    config: ResolvedConfig,
+    state: dict[str, Any],
+    count: int,
+    episodes: int,
+    steps: int | None,
+    deterministic: bool = False,
+    seed: int = 1,
+    task: str | None = None,
+) -> Iterator[tuple[Iterator[Scene], Filmed]]:
+    """Likewise with the content of a checkpoint."""
+    import torch
+
+    from pronk.evaluation.playing import restored_policy
+    from pronk.seeding import evaluation_seeds
+
     torch.set_num_threads(1)  # one observation at a time: more threads only get in each other's way
     draw_without_screen()
     policy_seed, env_seeds = evaluation_seeds(seed, count)
@@ -237,13 +254,40 @@ def numbers(array: Array) -> str:
 
 def film_final(run: Path, say: Say, tasks: int = 1) -> Path | None:
     """Film an episode of each task into the run's directory, of nine at most. A failure is reported, not raised."""
+    from pronk.evaluation.playing import checkpoint_of, config_to_play
+    from pronk.runs.directory import find_run
+
     folder = run / "videos"
-    target = folder / f"final.{'mp4' if can_mp4() else 'gif'}"
     try:
-        folder.mkdir(exist_ok=True)
-        return watch(run, target, steps=FINAL_STEPS, episodes=min(tasks, MOST_VIEWS), trust=True).video
+        state = checkpoint_of(find_run(str(run)), best=False)
+        return film_checkpoint(config_to_play(state, run, trust=True), state, folder, "final", tasks=tasks)
     except (UserError, Failure, OSError) as error:
         say(f"run.video: no clip: {error}")
         with contextlib.suppress(OSError):
             folder.rmdir()  # if nothing is in it
         return None
+
+
+def film_checkpoint(
+    config: ResolvedConfig,
+    state: dict[str, Any],
+    folder: Path,
+    name: str,
+    progress: Callable[[Scene], None] = lambda scene: None,
+    tasks: int | None = None,
+) -> Path:
+    """Film an episode of each task with the content of a checkpoint, and return the clip: FOLDER/NAME.mp4 or .gif.
+
+    A picture from its second half is kept beside a film that would else be black until it is played. Raises UserError
+    where the environment draws no pictures.
+    """
+    count = min(tasks or len(config.env.each_task), MOST_VIEWS)
+    folder.mkdir(exist_ok=True)
+    target = folder / f"{name}.{'mp4' if can_mp4() else 'gif'}"
+    with playing_checkpoint(config, state, count, count, FINAL_STEPS) as (scenes, filmed):
+        opening = next(scenes)
+        if not all(is_picture(view.picture) for view in opening.views):
+            raise UserError("the environment draws no pictures (render_mode rgb_array)")
+        followed = follow(itertools.chain([opening], scenes), [], progress)
+        write_film(target, (compose(scene.views) for scene in followed), filmed.fps, poster=True)
+    return target

@@ -220,7 +220,7 @@ def test_a_machine_with_other_work_is_said_beside_the_figures(cli, monkeypatch, 
     monkeypatch.setattr(os, "getloadavg", lambda: (load, 0.0, 0.0))
     monkeypatch.setattr(os, "cpu_count", lambda: cores)
     code, out, err = cli("bench", "catch", "--json")
-    assert (code, json.loads(out), err) == (0, figures, told + "a word\n")
+    assert (code, json.loads(out), err) == (0, figures | {"load": load, "busy": bool(told)}, told + "a word\n")
 
 
 @pytest.mark.parametrize(

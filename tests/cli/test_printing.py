@@ -1,7 +1,9 @@
 """What a terminal gets: rich's own commands, and none that a run's name or an exception holds."""
 
 import io
+from pathlib import Path
 
+import pytest
 from rich.table import Table
 from rich.text import Text
 
@@ -36,6 +38,16 @@ def test_lines_stay_lines():
     screen = shell.Screen(file=file, width=80)
     screen.print(Text("one\n\ttwo"), soft_wrap=True)
     assert file.getvalue().split() == ["one", "two"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a file that is always full")
+def test_a_full_disk_under_the_output_ends_nothing():
+    with open("/dev/full", "wb", buffering=0) as full:
+        screen = shell.Screen(file=io.TextIOWrapper(full, write_through=True), width=80)
+        screen.print("lost")
+        screen.file = file = io.StringIO()
+        screen.print("shown")
+    assert file.getvalue() == "shown\n"
 
 
 def test_a_message_that_cannot_be_encoded_keeps_its_cause(cli, monkeypatch):

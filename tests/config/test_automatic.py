@@ -51,6 +51,21 @@ def test_teams_are_never_cut():
     assert config.actors.envs % config.learner.batch_size == 0
 
 
+def test_slow_environments_are_fewer_and_their_unrolls_shorter():
+    def sizes(spec, **seconds):
+        config = decided(Config(), dataclasses.replace(spec, **seconds))
+        return config.actors.envs, config.actors.unroll_length, config.learner.batch_size
+
+    assert sizes(VECTOR, step_seconds=1e-3) == (32, 128, 4)
+    assert sizes(VECTOR, step_seconds=5e-3) == (4, 128, 4)
+    assert sizes(VECTOR, step_seconds=0.02) == (4, 32, 4)
+    assert sizes(IMAGE, reset_seconds=0.85) == (4, 20, 4)
+    assert sizes(IMAGE, step_seconds=10.0) == (4, 20, 4)
+    slow = dataclasses.replace(VECTOR, step_seconds=0.02)
+    assert "vectors of a slow environment (0.02 s a step): " in chosen(decided(Config(), slow), slow)
+    assert decided(Config().replace({"actors.envs": 64}), slow).actors.envs == 64
+
+
 def test_environments_fit_a_batch_that_was_asked_for():
     assert resolve(decided(Config().replace({"learner.batch_size": 24}), VECTOR)).actors.envs == 24
 

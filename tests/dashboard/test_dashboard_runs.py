@@ -179,3 +179,33 @@ def test_sweeps_are_groups_of_runs(tmp_path: Path) -> None:
     (shown,) = found["groups"]
     assert (shown["mean"], shown["interval"], shown["failed"]) == (2.0, [1.0, 3.0], 0)
     assert sorted(shown["runs"]) == sorted(row["name"] for row in answer["runs"])
+
+
+def test_a_limit_of_a_busy_machine_gives_way_to_one_of_a_quiet_one(tmp_path: Path) -> None:
+    for name, busy in (("a", True), ("b", False)):
+        add_the_rest(make_run(tmp_path / name, 5))
+        figures = json.loads((tmp_path / name / "bench.json").read_text())
+        (tmp_path / name / "bench.json").write_text(json.dumps({**figures, "busy": busy, "load": 6.0}))
+    limit = answers.one_run(tmp_path, {"run": ["a"]})["limit"]
+    assert (limit["run"], limit["busy"]) == ("b", False)
+    (tmp_path / "b" / "bench.json").unlink()
+    limit = answers.one_run(tmp_path, {"run": ["a"]})["limit"]
+    assert (limit["run"], limit["busy"], limit["load"]) == ("a", True, 6.0)
+
+
+def test_runs_that_differ_by_seed_are_found_and_grouped(tmp_path: Path) -> None:
+    for seed in (1, 2, 3):
+        make_run(tmp_path / f"s{seed}", 5, overrides=(f"run.seed={seed}",))
+    make_run(tmp_path / "other", 5, overrides=("loss.discount=0.5",))
+    (make_run(tmp_path / "torn", 5) / "config.yaml").write_text("env: [")
+    assert answers.one_run(tmp_path, {"run": ["s2"]})["seeds"] == ["s1", "s2", "s3"]
+    assert answers.one_run(tmp_path, {"run": ["torn"]})["seeds"] == ["torn"]
+    groups = answers.difference(tmp_path, {"run": ["s1", "s3", "other", "torn"]})["groups"]
+    assert [(group["label"], group["runs"]) for group in groups] == [
+        ("discount=0.99", ["s1", "s3"]),
+        ("discount=0.5", ["other"]),
+        ("torn", ["torn"]),
+    ]
+    (shown,) = answers.all_runs(tmp_path, {})["seeds"]
+    assert (shown["runs"], shown["seeds"], shown["failed"]) == (["s1", "s2", "s3"], 3, 0)
+    assert shown["interval"][0] <= shown["mean"] <= shown["interval"][1]

@@ -99,7 +99,9 @@ def folder(tmp_path: Path) -> Path:
     (torn / "config.yaml").write_text("env: [")
     failed = make_run(tmp_path / "failed", 60, "failed")
     summary = json.loads((failed / "summary.json").read_text())
-    (failed / "summary.json").write_text(json.dumps({**summary, "failure": "actor 0: ValueError: no <i>bananas</i>"}))
+    failure = "actor 0: Traceback (most recent call last):\n  line 7, in step\nValueError: no <i>bananas</i>"
+    (failed / "summary.json").write_text(json.dumps({**summary, "failure": failure}))
+    (failed / "logs" / "actor-000.log").write_text("all <b>gone</b>\n")
     return tmp_path
 
 
@@ -112,8 +114,8 @@ def test_every_page_of_every_kind_of_run_opens_without_a_complaint(driver: Any, 
         assert page.text("h1") == "whole <b>&"
         assert "of the machine's limit" in page.text("#tiles")
         assert "95% at most 2" in page.text("#lag")
-        notes = ["Diagnosis: the learner waits; try <b>x=2</b>", "Diagnosis: it was slow (over)"]
-        assert page.text("#notes").split("\n\n") == notes
+        page.run("document.querySelector('#notes details').open = true")
+        assert page.text("#notes li") == "the learner waits", "no advice: the run has ended"
         assert page.run("return document.querySelectorAll('#actors tbody tr').length") == 2
         assert "000000696320.pt" in page.text("#evaluation")
         page.run("document.querySelector('#clips').scrollIntoView()")
@@ -125,7 +127,13 @@ def test_every_page_of_every_kind_of_run_opens_without_a_complaint(driver: Any, 
         assert page.run("return document.body.dataset.steps") == str(59 * 4096)
         assert page.text("#failure") == ""
         page.open("run?run=failed")
-        assert page.text("#failure") == "actor 0: ValueError: no <i>bananas</i>"
+        assert page.text("#failure .cause") == "actor 0: ValueError: no <i>bananas</i>"
+        assert "line 7" in page.run("return document.querySelector('#failure pre').textContent")
+        page.run("document.querySelector('#failure button').click()")
+        page.wait(lambda: "all <b>gone</b>" in page.text("#log-text"), "the log")
+        with open(folder / "failed/logs/actor-000.log", "a") as log:
+            log.write("and more\n")
+        page.wait(lambda: "and more" in page.text("#log-text"), "the log to be followed")
         page.open("compare?run=whole%20%3Cb%3E%26&run=other")
         assert "loss.discount" in page.text("#settings")
 
@@ -252,9 +260,10 @@ def test_a_chart_speaks_and_is_walked_with_arrows(driver: Any, folder: Path) -> 
         assert "recent episodes" in page.run("return document.querySelector('#learning [aria-live]').textContent")
         assert page.text("#speed .where") == page.text("#learning .where"), "one cursor for all charts"
         page.run("document.querySelector('#learning details summary').click()")
-        page.wait(
-            lambda: page.run("return document.querySelectorAll('#learning details tbody tr').length") == 11, "rows"
-        )
+        rows = "return document.querySelectorAll('#learning details tbody tr').length"
+        page.wait(lambda: page.run(rows) == 150, "a row for each sample that was recorded")
+        page.run("document.querySelector('#evaluation details summary').click()")
+        page.wait(lambda: page.run(rows.replace("learning", "evaluation")) == 10, "one for each evaluation")
         page.run(
             "const axis = document.querySelector('#axis'); axis.value = 'wall_seconds'; axis.onchange?.();"
             "axis.dispatchEvent(new Event('change'))"
@@ -329,3 +338,68 @@ def test_a_sweep_is_a_table_of_groups_whose_runs_can_be_compared(driver: Any, tm
         assert "1 to 3" in shown
         page.open(page.run("return document.querySelector('#sweeps a').getAttribute('href')").lstrip("/"))
         assert "seed=2" in page.text("main")
+
+
+def test_a_stretch_of_a_long_run_is_read_again_when_it_is_looked_at_closely(driver: Any, tmp_path: Path) -> None:
+    from selenium.webdriver import ActionChains
+    from selenium.webdriver.common.keys import Keys
+
+    make_run(tmp_path / "long", 3000)
+    with visit(driver, tmp_path) as page:
+        page.open("run?run=long")
+        page.run("document.querySelector('#learning .plot').scrollIntoView({ block: 'center' })")
+        before = page.run(POINTS)
+        plot = driver.find_element("css selector", "#learning .plot")
+        drag = ActionChains(driver).move_to_element_with_offset(plot, 0, 0).click_and_hold()
+        drag.move_by_offset(10, 0).move_by_offset(10, 0).release().perform()
+        page.wait(lambda: page.run("return !document.querySelector('#unzoom').hidden"), "the zoom")
+        page.wait(lambda: page.run(POINTS) != before, "other lines of the record")
+        page.run("document.querySelector('#learning details summary').click()")
+        page.wait(lambda: page.run(ROW_STEP) == 4096, "every line of the stretch")
+        page.run("document.querySelector('#learning .plot').focus()")
+        page.press("0")
+        page.wait(lambda: page.run("return document.querySelector('#unzoom').hidden"), "everything")
+        page.press(Keys.ESCAPE)
+        page.wait(lambda: page.run(POINTS) == before, "the whole run again")
+
+
+POINTS = "return document.querySelector('#learning .plot .line').getAttribute('d')"
+ROW_STEP = """const rows = [...document.querySelectorAll('#learning details tbody th')].map(
+  (one) => Number(one.textContent.replaceAll(',', ''))); return rows[1] - rows[0]"""
+
+
+def test_seeds_are_one_line_with_a_band(driver: Any, tmp_path: Path) -> None:
+    for seed in (1, 2, 3):
+        make_run(tmp_path / f"run-{seed}", 40 + 10 * seed, overrides=(f"run.seed={seed}", "run.total_steps=1000000"))
+    with visit(driver, tmp_path) as page:
+        page.open()
+        assert "Several seeds" in page.text("#sweeps")
+        page.open("run?run=run-2")
+        assert page.text("#seeds") == "All 3 seeds"
+        page.open(page.run("return document.querySelector('#seeds').getAttribute('href')").lstrip("/"))
+        page.wait(lambda: "(3 seeds)" in page.text("#curves .legend"), "the mean")
+        assert page.run("return document.querySelectorAll('#curves .chart:first-child .band').length") == 1
+        page.run(
+            "const seeds = document.querySelector('#seeds'); seeds.value = 'each';"
+            "seeds.dispatchEvent(new Event('change'))"
+        )
+        assert page.run("return document.querySelectorAll('#curves .chart:first-child .legend span').length") == 3
+        page.run("localStorage.clear()")
+
+
+def test_tags_and_a_note_are_kept_with_the_run(driver: Any, tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", 5)
+    with visit(driver, tmp_path) as page:
+        page.open("run?run=run")
+        page.run("document.querySelector('#edit-tags').click()")
+        page.press("baseline, <b>two</b>")
+        page.run("document.querySelector('#note-input').value = 'as in the paper'")
+        page.run("document.querySelector('#tag-form').requestSubmit()")
+        page.wait(lambda: (run / "tags.json").exists(), "the file")
+        assert json.loads((run / "tags.json").read_text()) == {
+            "tags": ["baseline", "<b>two</b>"],
+            "note": "as in the paper",
+        }
+        page.wait(lambda: page.text("#note") == "as in the paper", "the note")
+        page.open()
+        assert "<b>two</b>" in page.text("#runs")

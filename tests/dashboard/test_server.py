@@ -1,4 +1,4 @@
-"""The server reads and never writes, answers nobody but this machine's browser, and gives out nothing else."""
+"""The server writes nothing but tags, answers nobody but this machine's browser, and gives out nothing else."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ import pytest
 from made_runs import add_the_rest, make_run
 from processes import command_line
 
+from pronk.dashboard import access, prometheus, runs
 from pronk.dashboard.server import OWN_FILES, Server, open_folder
+from pronk.runs.directory import RunDirectory
 from pronk.types import UserError
 
 HOST = "localhost:1234"  # the port of a tunnel, perhaps
@@ -34,6 +36,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     (run / "videos" / "final.mp4").write_bytes(bytes(range(256)) * 10)
     (run / "videos" / "elsewhere.mp4").symlink_to("/etc/passwd")
     (run / "videos" / "notes.txt").write_text("private")
+    (run / "videos" / "final.jpg").write_bytes(b"poster")
+    (run / "logs" / "actor-000.log").write_text("it starts\n")
+    (run / "logs" / "elsewhere.log").symlink_to("/etc/passwd")
     with open_folder(folder, 0) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
         thread.start()
@@ -42,11 +47,13 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         thread.join(10)
 
 
-def request(server: Server, path: str, method: str = "GET", **headers: str) -> tuple[int, bytes, dict[str, str]]:
+def request(
+    server: Server, path: str, method: str = "GET", body: bytes | None = None, **headers: str
+) -> tuple[int, bytes, dict[str, str]]:
     connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=20)
     try:
         sent = {"Host": HOST, **{name.replace("_", "-"): value for name, value in headers.items()}}
-        connection.request(method, path, headers=sent)
+        connection.request(method, path, body, sent)
         response = connection.getresponse()
         return response.status, response.read(), dict(response.getheaders())
     finally:
@@ -103,6 +110,81 @@ def test_pages_of_other_sites_may_link_but_not_load(server: Server) -> None:
     assert headers["Cross-Origin-Resource-Policy"] == "same-origin"
 
 
+RUN = "run=sweep/a%20b%26c"
+OWN_PAGE = {"Origin": f"http://{HOST}", "Content_Type": "application/json"}
+
+
+def test_tags_are_changed_by_the_own_page_only(server: Server) -> None:
+    content, file = json.dumps({"tags": ["a", "b"], "note": "c"}).encode(), server.folder / "sweep/a b&c/tags.json"
+    for wrong in (
+        {"Origin": "http://evil.example"},
+        {"Origin": f"https://{HOST}"},
+        {"Origin": "null"},
+        {"Content_Type": "text/plain"},
+        {"Sec_Fetch_Site": "cross-site"},
+        {"Host": "evil.example", "Origin": "http://evil.example"},
+    ):
+        status, answer, _ = request(server, f"/api/tags?{RUN}", "POST", content, **{**OWN_PAGE, **wrong})
+        assert (status, answer.count(b"\n")) == (403, 1), wrong
+    assert request(server, f"/api/tags?{RUN}", "POST", content, Content_Type="application/json")[0] == 403, "no origin"
+    assert not file.exists()
+    status, answer, _ = request(server, f"/api/tags?{RUN}", "POST", content, **OWN_PAGE)
+    assert (status, json.loads(answer)) == (200, {"tags": ["a", "b"], "note": "c"})
+    assert json.loads(file.read_text()) == json.loads(content)
+    for wrong in (b"[", b"[]", b'{"tags": 3}', b'{"tags": [""]}', b'{"tags": ["\\n"]}', b'{"note": 3}', b'{"more": 1}'):
+        assert request(server, f"/api/tags?{RUN}", "POST", wrong, **OWN_PAGE)[0] == 400
+    assert request(server, f"/api/tags?{RUN}", "POST", b" " * 70_000, **OWN_PAGE)[0] == 413
+    assert request(server, "/api/tags?run=nobody", "POST", content, **OWN_PAGE)[0] == 404
+    assert json.loads(file.read_text()) == json.loads(content)
+
+
+def test_another_user_of_the_machine_may_look_but_not_change(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(access, "user_of", lambda port: os.getuid() + 1)
+    assert request(server, f"/api/tags?{RUN}", "POST", b"{}", **OWN_PAGE)[0] == 403
+    assert request(server, "/api/runs")[0] == 200
+
+
+@pytest.mark.skipif(not access.CONNECTIONS.exists(), reason="the system does not say whose a connection is")
+def test_the_system_says_whose_a_connection_is(server: Server) -> None:
+    with socket.create_connection(("127.0.0.1", server.server_port), timeout=20) as connection:
+        assert access.user_of(connection.getsockname()[1]) == os.getuid()
+
+
+def test_prometheus_gets_the_numbers_of_running_runs(tmp_path: Path) -> None:
+    run = make_run(tmp_path / 'one "run"', 5, None)
+    add_the_rest(run)
+    make_run(tmp_path / "over", 5)
+    with RunDirectory(run).locked():
+        text = prometheus.metrics_text(runs.find(tmp_path))
+    lines = text.splitlines()
+    assert 'pronk_runs{state="running"} 1' in lines
+    assert 'pronk_runs{state="finished"} 1' in lines
+    steps = 'pronk_env_steps{run="one \\"run\\"",environment="CartPole-v1"} 16384'
+    assert lines[lines.index(steps) - 1] == "# TYPE pronk_env_steps counter"
+    assert any(line.startswith('pronk_evaluation_mean{run="one ') for line in lines)
+    assert not any("over" in line for line in lines)
+    assert all(re.fullmatch(r"# TYPE \w+ (gauge|counter)|\w+\{.*\} -?[\d.e+-]+", line) for line in lines)
+
+
+def test_a_log_is_followed(server: Server) -> None:
+    log = server.folder / "sweep/a b&c/logs/actor-000.log"
+    first = json.loads(request(server, f"/api/log?{RUN}&log=actor-000.log")[1])
+    assert first["text"] == "it starts\n"
+    with open(log, "ab") as file:
+        file.write(b"\x1b[2J half a letter: \xc3")
+    place = f"/api/log?{RUN}&log=actor-000.log&file={first['file']}&after="
+    second = json.loads(request(server, place + str(first["after"]))[1])
+    assert (second["text"], second["goes_on"]) == ("?[2J half a letter: ", True)
+    with open(log, "ab") as file:
+        file.write(b"\xa9")
+    assert json.loads(request(server, place + str(second["after"]))[1])["text"] == "\xe9"
+    log.write_bytes(b"x" * 100_000)
+    long = json.loads(request(server, place + "0")[1])
+    assert (len(long["text"]), long["skipped"]) == (64 * 1024, 100_000 - 64 * 1024)
+    log.write_text("new")
+    assert json.loads(request(server, place + "100000")[1])["goes_on"] is False
+
+
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "BREW"])
 def test_it_is_only_for_reading(server: Server, method: str) -> None:
     status, _, headers = request(server, "/api/runs", method)
@@ -125,6 +207,10 @@ def test_it_is_only_for_reading(server: Server, method: str) -> None:
         "/clip?run=sweep/a%20b%26c&clip=elsewhere.mp4",
         "/clip?run=sweep/a%20b%26c&clip=notes.txt",
         "/clip?run=sweep/a%20b%26c&clip=%00",
+        "/poster?run=sweep/a%20b%26c&clip=elsewhere.mp4",
+        "/api/log?run=sweep/a%20b%26c&log=elsewhere.log",
+        "/api/log?run=sweep/a%20b%26c&log=../config.yaml",
+        "/api/tags?run=sweep/a%20b%26c",
         "/favicon.ico",
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
@@ -21,15 +22,19 @@ from processes import (
     STEPS_PER_UPDATE,
     SUPPORT,
     Training,
+    assert_monotone,
     assert_resumes,
     assert_saved,
     command_line,
+    descendants_of,
     read_metrics,
     read_summary,
     trainings_at_once,
+    wait_until,
 )
 
 from pronk.config import load_config
+from pronk.runs.directory import RunDirectory
 
 pytestmark = pytest.mark.timeout(300)
 START, END = 150.0, 60.0  # seconds, on a busy machine; alone it takes a few
@@ -43,7 +48,7 @@ def trainings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Tr
     folder = tmp_path_factory.mktemp("learners")
     broken = "loss=own_parts:BrokenInFurtherLearners"
     commands = {
-        "playing": ("faulty:SlowCatch", *TWO, *ENDLESS),
+        "playing": ("faulty:SlowCatch", "actors.timeout_seconds=10", *TWO, *ENDLESS),
         "hanging": ("faulty:HangsInStep", "env.kwargs.after=200", *TWO, *ENDLESS),
         "asked": ("faulty:SlowCatch", *HERE, *ENDLESS),
         "broken": ("catch", broken, *HERE, *ENDLESS),
@@ -52,9 +57,9 @@ def trainings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Tr
         yield started
 
 
-def pid_of_learner(training: Training, rank: int) -> int:
+def pid_of_learner(training: Training, rank: int, life: int = 0) -> int:
     log = training.path / "logs" / f"learner-{rank:03d}.log"
-    return int(re.findall(r"starts \(life 0, pid (\d+)\)", log.read_text())[-1])
+    return int(re.findall(rf"starts \(life {life}, pid (\d+)\)", log.read_text())[-1])
 
 
 def errors_of(training: Training) -> str:
@@ -63,20 +68,37 @@ def errors_of(training: Training) -> str:
     return "".join(line for line in lines if not line.startswith("waiting for learner"))
 
 
-def test_a_killed_learner_ends_the_others_and_resume_goes_on(trainings: dict[str, Training]) -> None:
+def test_a_learner_that_is_killed_or_stopped_is_replaced_and_training_goes_on(trainings: dict[str, Training]) -> None:
     training = trainings["playing"]
     training.wait_until(lambda: training.metrics()[2:], "a few lines of metrics", START)
     assert len(training.descendants()) >= 3, "a learner and two actors"
-    os.kill(pid_of_learner(training, 1), signal.SIGKILL)
-    assert training.wait(END) == 1
+    kill_and_wait(training, signal.SIGKILL, life=0)
+    assert "learner 1 is gone (killed by SIGKILL; its log: " in training.err
+    assert "training continues with 1 of 2 learners, and it is restarted\n" in training.err
+    kill_and_wait(training, signal.SIGSTOP, life=1)
+    assert "no sign of life for 10 s (actors.timeout_seconds): it is stopped (SIGSTOP)" in training.err
+    training.send(signal.SIGINT)
+    assert training.wait(END) == 130
     training.assert_nothing_left()
-    assert re.fullmatch(
-        r"failed: learner 1 is gone \(killed by SIGKILL; its log: \S+\); resume the run to continue\n",
-        errors_of(training),
-    )
-    assert_saved(training.path, "failed")
-    assert_resumes(training.path, read_summary(training.path), training.path, "transport=local")
-    assert load_config(training.path / "config.yaml").learners.count == 2
+    lines, summary = training.metrics(), read_summary(training.path)
+    assert_monotone(lines)
+    half = STEPS_PER_UPDATE // 2  # each learner's part of an update
+    for before, after in itertools.pairwise([*lines, summary]):
+        updates, steps = (after[name] - before[name] for name in ("updates", "env_steps"))
+        assert steps % half == 0
+        assert updates * half <= steps <= updates * 2 * half
+    state, _ = RunDirectory.open(training.path).checkpoints.restore()
+    assert state["learner"]["version"] == state["metrics"]["updates"] == summary["updates"]
+    assert state["metrics"]["env_steps"] == summary["env_steps"]
+
+
+def kill_and_wait(training: Training, how: signal.Signals, life: int) -> None:
+    """Kill or stop this life of learner 1, and wait until it is back and the run has trained on."""
+    os.kill(pid_of_learner(training, 1, life), how)
+    back = "training continues with 2 of 2 learners"
+    training.wait_until(lambda: training.err.count(back) > life, "its return", START)
+    updates = training.metrics()[-1]["updates"]
+    training.wait_until(lambda: training.metrics()[-1]["updates"] > updates, "more updates", START)
 
 
 def test_ctrl_c_ends_all_while_all_environments_hang(trainings: dict[str, Training]) -> None:
@@ -103,6 +125,8 @@ def test_ctrl_c_of_another_learner_ends_all(trainings: dict[str, Training]) -> N
     training.assert_nothing_left()
     assert_saved(training.path, "interrupted")
     assert "outcome: interrupted" in (training.path / "logs" / "learner-001.log").read_text()
+    assert_resumes(training.path, read_summary(training.path), training.path)
+    assert load_config(training.path / "config.yaml").learners.count == 2
 
 
 def test_a_nan_in_one_learner_stops_all(trainings: dict[str, Training]) -> None:
@@ -199,3 +223,30 @@ def test_torchrun(tmp_path: Path) -> None:
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) != 0
     assert read_summary(tmp_path / "run")["outcome"] == "interrupted"
+
+
+@pytest.mark.slow
+def test_torchrun_restarts_a_run_whose_learner_was_killed_from_its_checkpoint(tmp_path: Path) -> None:
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--max-restarts", "1"]
+    run = tmp_path / "run"
+    settings = ("transport=local", *ENDLESS, "checkpoint.every_seconds=0.5", "--run-dir", str(run), "--quiet")
+    environment = os.environ | {"PYTHONPATH": f"{SUPPORT.parents[1]}:{SUPPORT}"}
+    command = [*torchrun, "-m", "pronk", "train", "faulty:SlowCatch", *settings]
+    with subprocess.Popen(command, env=environment) as process:
+        try:
+            wait_until(lambda: len(RunDirectory(run).checkpoints.saved()) > 1, START, "checkpoints")
+            steps = read_metrics(run)[-1]["env_steps"]
+            os.kill(learner_of_torchrun(process.pid, rank="1"), signal.SIGKILL)
+            wait_until(lambda: (read_metrics(run) or [{"env_steps": 0}])[-1]["env_steps"] > 3 * steps, START, "more")
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(60) != 0
+        finally:
+            process.kill()
+    assert_monotone(read_metrics(run))
+
+
+def learner_of_torchrun(agent: int, rank: str) -> int:
+    for process in descendants_of(agent):
+        if f"\0RANK={rank}\0" in Path(f"/proc/{process.pid}/environ").read_text():
+            return process.pid
+    raise AssertionError("no such learner")

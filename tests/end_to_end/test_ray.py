@@ -1,6 +1,7 @@
 """`cluster=ray` on a real Ray whose nodes are processes of this machine."""
 
 import json
+import os
 import re
 import shutil
 import signal
@@ -20,6 +21,8 @@ ENDLESS = ("run.total_steps=1e9", "run.stop_return=null", "checkpoint.every_seco
 @pytest.fixture(scope="module")
 def cluster():
     """A head, where the learner finds its core, and a node for an actor."""
+    # Ray reads these when a node starts. At its usual niceness of 15 its workers starve beside other tests.
+    os.environ |= {"RAY_worker_niceness": "0", "RAY_prestart_worker_first_driver": "0"}
     from ray.cluster_utils import Cluster  # half a second, which every worker would pay at collection
 
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})

@@ -118,3 +118,10 @@ def test_the_command_ends_and_says_why(name, code, said, tmp_path):
     assert done.returncode == code, done.stderr
     assert said in done.stderr
     assert "child.py" not in done.stderr
+
+
+def test_a_slow_environment_is_measured():
+    spec = probe_spec(config_of("faulty:Slow"))
+    assert spec.step_seconds >= 0.003
+    assert spec.reset_seconds >= 0.11
+    assert spec_from(as_plain(spec)).step_seconds == spec.step_seconds

@@ -144,7 +144,7 @@ def test_an_unsupported_observation_is_named(space):
         Dict(a=Discrete(2)),
         Tuple((Discrete(2),)),
         Text(5),
-        MultiBinary(3),
+        MultiBinary((2, 2)),
         Box(0, 5, (2,), np.int32),
         MultiDiscrete([[2, 2], [3, 3]]),
     ],

@@ -17,8 +17,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from pronk.config import load_config, resolve
 from pronk.evaluation.evaluator import Evaluator
-from pronk.evaluation.evaluator_process import NICENESS
 from pronk.processes.interrupts import Interrupts
+from pronk.processes.priority import NICENESS
 from pronk.runs.checkpoint import load_checkpoint
 from pronk.runs.directory import RunDirectory
 from pronk.runs.reading import return_text
@@ -60,6 +60,9 @@ def trainings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Tr
     }
     commands["raises"] += ("-t", "train_with_evaluate")
     commands["hangs"] += ("run.total_steps=3200", "--evaluate")
+    few = ("evaluation.episodes=3", "evaluation.every_seconds=1e4")
+    commands["lies"] = ("faulty:WorthlessWhenEvaluated", HERE, *few, "run.stop_return=9", "run.total_steps=40_000")
+    commands["lies"] += ("--evaluate", "--quiet")
     with trainings_at_once(folder, commands) as started:
         yield started
 
@@ -127,6 +130,15 @@ def test_an_environment_that_fails_the_evaluator_does_not_fail_the_training(
     summary = read_summary(training.path)
     assert (summary["outcome"], summary["evaluation"]) == ("finished", None)
     assert (training.path / "checkpoints" / "best.pt").exists(), "chosen by the training's own returns"
+
+
+@pytest.mark.timeout(4 * PATIENCE)
+def test_a_goal_that_only_the_actors_report_is_not_reached(trainings: dict[str, Training]) -> None:
+    training = trainings["lies"]
+    assert training.wait(PATIENCE) == 0, training.err
+    assert read_summary(training.path)["outcome"] == "finished"
+    said = "return 9 not confirmed: 0, the mean of the evaluator's 3 episodes, but 10 as actors report it"
+    assert 1 <= training.err.count(said) <= 10, "ever more seldom"
 
 
 @pytest.fixture(scope="module")
@@ -305,7 +317,7 @@ def test_a_checkpoint_is_asked_for_when_an_evaluation_is_due_and_not_while_one_r
 def test_a_checkpoint_that_nobody_asked_for_is_not_evaluated(tmp_path: Path) -> None:
     bench = Bench(tmp_path / "run")
     bench.evaluator.offer(bench.save(10))
-    assert not (bench.run.checkpoints.evaluating).exists()
+    assert not (bench.run.checkpoints.folder / "evaluating.pt").exists()
 
 
 def test_evaluations_meet_no_episode_of_the_training_nor_of_pronk_eval() -> None:

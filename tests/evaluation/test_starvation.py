@@ -8,13 +8,15 @@ import threading
 import pytest
 
 from pronk.evaluation import evaluator_process
-from pronk.evaluation.evaluator_process import NICENESS, StarvationWatch, StarvedError
+from pronk.evaluation.evaluator_process import StarvationWatch, StarvedError
+from pronk.processes.priority import NICENESS
 
 PROGRAM = """
 import os, threading
 from concurrent.futures import ThreadPoolExecutor
 from pronk.evaluation import evaluator_process
-from pronk.evaluation.evaluator_process import lower_priority, played_in_time
+from pronk.evaluation.evaluator_process import played_in_time
+from pronk.processes.priority import lower_priority
 
 usual = ThreadPoolExecutor(1)
 usual.submit(os.getpid).result()

@@ -25,7 +25,7 @@ from test_learner import LSTM, batch_for, configured, learner_of, step, weights_
 from pronk.batcher import Batch
 from pronk.layout import columns
 from pronk.learner import Learner, NonFinite
-from pronk.learners import GroupEnded, LearnerGroup, Rendezvous, SingleLearner, coordinate, participate
+from pronk.learners import LearnerGroup, Rendezvous, Shared, SingleLearner, coordinate, participate
 from pronk.learners.base import Contribution
 from pronk.learners.distributed import DistributedGroup
 from pronk.metrics import Experience
@@ -45,6 +45,7 @@ CASES: dict[str, tuple[dict[str, Any], tuple[float, float]]] = {
     "nothing valid anywhere": ({"loss.reduction": "sum"}, (0.0, 0.0)),
 }
 BROKEN, KILLED = "broken", "killed"
+SAID: list[str] = []  # to learner 0's user
 
 
 class Update(NamedTuple):
@@ -78,8 +79,11 @@ def batch_of(tensors: Unroll) -> Batch:
 
 
 def begin(group: LearnerGroup, learner: Learner) -> None:
-    state = group.begin({"version": learner.version}, learner.tensors(), Interrupts(), contextlib.nullcontext)
-    learner.version = state["version"]
+    def load(state: dict[str, Any]) -> None:
+        learner.version = state["version"]
+
+    shared = Shared(learner.tensors(), lambda: {"version": learner.version}, load)
+    group.begin(shared, Interrupts(), contextlib.nullcontext)
 
 
 def be(rank: int, group: LearnerGroup, learner: Learner, valid: tuple[float, float]) -> list[Update]:
@@ -102,20 +106,17 @@ def break_one(rank: int, group: LearnerGroup, learner: Learner) -> tuple[str, bo
     return "nothing", False
 
 
-def kill_one(rank: int, group: DistributedGroup, learner: Learner) -> str:
-    """Learner 1 is killed where it hurts most: all have agreed to add up their gradients. What learner 0 says."""
+def kill_one(rank: int, group: DistributedGroup, learner: Learner) -> Update:
+    """Learner 1 is killed where it hurts most: all have agreed to add up their gradients. What learner 0 does then."""
     begin(group, learner)
     batch = columns(whole_batch(learner, 1, (1.0, 1.0)), rank * HALF, HALF)
+    if rank == 0:
+        return update(group, learner, batch)
     arrays = batch_of(batch)
-    mine = Contribution.of(arrays.arrays, learner.gradient(batch, lambda: None), learner.version, arrays.fresh)
-    merged = group.exchange(mine)
-    if rank == 1:
-        os.kill(os.getpid(), signal.SIGKILL)
-    try:
-        group.add_gradients(learner.gradients, mine, merged)
-    except GroupEnded as end:
-        return f"{end.outcome}: {end.message}"
-    return "nothing"
+    report = learner.gradient(batch, lambda: None) | {"learning_rate": RATE}
+    group.exchange(Contribution.of(arrays.arrays, report, learner.version, arrays.fresh))
+    os.kill(os.getpid(), signal.SIGKILL)
+    raise AssertionError
 
 
 def second(ports: dict[str, int], folder: Path) -> None:
@@ -149,7 +150,7 @@ def results(folder: Path) -> Iterator[dict[str, Any]]:
                 changes, valid = CASES.get(name, ({}, (0, 0)))
                 learner = prepared(make(changes, seed=1), valid)
                 reduction = changes.get("loss.reduction", "mean")
-                with coordinate(Rendezvous(0, 2, host="127.0.0.1", port=port), reduction, print) as group:
+                with coordinate(Rendezvous(0, 2, host="127.0.0.1", port=port), reduction, SAID.append) as group:
                     group.announce("", "", folder)
                     special = {BROKEN: break_one, KILLED: kill_one}.get(name)
                     done[name] = special(0, group, learner) if special else be(0, group, learner, valid)
@@ -205,8 +206,13 @@ def test_a_nan_in_one_learner_stops_both_before_weights_are_touched(results, fol
     assert "nan" in ours
 
 
-def test_a_learner_killed_inside_the_sum_is_noticed_and_named(results):
-    assert results[KILLED].startswith("failed: learner 1 is gone (127.0.0.1: ")
+def test_a_learner_killed_inside_the_sum_leaves_the_other_to_make_the_same_update_alone(results):
+    alone = prepared(make({}, seed=1), (0, 0))
+    one = update(SingleLearner(), alone, columns(whole_batch(alone, 1, (1.0, 1.0)), 0, HALF))
+    assert torch.equal(results[KILLED].weights, one.weights)
+    assert results[KILLED].experience == one.experience, "what the dead learner had contributed is not counted"
+    assert SAID[-1].startswith("learner 1 is gone (127.0.0.1: ")
+    assert SAID[-1].endswith("training continues with 1 of 2 learners, and it may join again")
 
 
 if __name__ == "__main__":

@@ -74,7 +74,7 @@ def test_other_networks_are_computed_in_torch(envs, network):
 @pytest.mark.parametrize("transport", ["shared_memory", "grpc"])
 def test_an_actor_with_a_small_network_never_imports_torch(tmp_path: Path, transport: str) -> None:
     settings = (f"transport={transport}", "actors.count=1", "run.stop_return=null", "run.total_steps=1e9")
-    with Training(tmp_path / "run", "cartpole", *settings) as training:
+    with Training(tmp_path / "run", "cartpole", *settings, fresh=True) as training:
         training.wait_for_updates()
         used = {process.pid: libraries_of(process.pid) for process in training.descendants()}
         assert "libtorch" in libraries_of(training.pid)

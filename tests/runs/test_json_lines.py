@@ -141,3 +141,20 @@ def test_the_last_part_begins_at_a_line(path: Path) -> None:
     start = json_lines.share(path, 0.1)
     assert json_lines.read(path, 1000, start).lines == lines[-len(json_lines.read(path, 1000, start).lines) :]
     assert 29 <= len(json_lines.read(path, 1000, start).lines) <= 31
+
+
+@pytest.mark.parametrize("low", [-5.0, 0.0, 1.0, 4096.0, 4097.0, 200_000.0, 409_600.0, 1e9])
+def test_a_stretch_between_two_values_is_found(path: Path, low: float) -> None:
+    lines = write(path, 100)
+    with open(path, "ab") as file:
+        file.write(b"not JSON\n")
+    found = json_lines.read_between(path, 500, "env_steps", low, low + 50_000).lines
+    assert found == [one for one in lines if low <= one["env_steps"] <= low + 50_000]
+
+
+def test_a_stretch_of_a_long_file_has_every_line(path: Path) -> None:
+    make_long_metrics(path, 100_000)
+    low = 1_00003_0100
+    found = json_lines.read_between(path, 500, "env_steps", low, low + 99)
+    assert [one["env_steps"] for one in found.lines] == list(range(low, low + 100))
+    assert not found.sampled

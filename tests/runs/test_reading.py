@@ -12,7 +12,16 @@ from processes import SIZES, Training, command_line
 
 from pronk.runs import reading
 from pronk.runs.directory import RunDirectory
-from pronk.runs.reading import COMPLETE_BYTES, Run, find_run_path, find_runs, is_locked, return_text, runs_below
+from pronk.runs.reading import (
+    COMPLETE_BYTES,
+    Run,
+    cause_line,
+    find_run_path,
+    find_runs,
+    is_locked,
+    return_text,
+    runs_below,
+)
 from pronk.types import UserError
 
 # ---- reading
@@ -180,3 +189,10 @@ def test_the_table_says_why_a_run_failed(tmp_path, monkeypatch):
     *_, cause = command_line("runs", tmp_path).out.splitlines()
     assert cause == "bad failed: actor 0: ValueError: no bananas"
     assert json.loads(command_line("runs", tmp_path / "bad", "--json").out)[0]["failure"].endswith("its traceback")
+
+
+def test_a_failure_in_one_line_names_the_error() -> None:
+    trace = "actor 1 failed 3 times in a row: Traceback (most recent call last):\n  File ...\nValueError: no bananas\n"
+    assert cause_line(trace) == "actor 1 failed 3 times in a row: ValueError: no bananas"
+    assert cause_line("the disk is full\nand more") == "the disk is full"
+    assert cause_line("") == "unknown cause"

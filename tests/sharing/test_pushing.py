@@ -17,8 +17,10 @@ import yaml
 from PIL import Image
 from safetensors import safe_open
 
+import pronk
 from pronk.config import load_config
 from pronk.sharing.pushing import FILES, push
+from pronk.sharing.zoo import front_matter_of, zoo
 from pronk.starting import train
 from pronk.types import Failure, UserError
 
@@ -112,6 +114,8 @@ class Hub(http.server.ThreadingHTTPServer):
         self.created: dict[str, Any] = {}
         self.private = True
         self.received: dict[str, bytes] = {}
+        self.models: list[dict[str, Any]] = []
+        self.asked = ""
 
 
 class Answers(http.server.BaseHTTPRequestHandler):
@@ -121,7 +125,7 @@ class Answers(http.server.BaseHTTPRequestHandler):
 
     def log_message(self, *_: object) -> None: ...
 
-    def answer(self, content: dict[str, Any]) -> None:
+    def answer(self, content: Any) -> None:
         body = json.dumps(content).encode()
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
@@ -130,6 +134,9 @@ class Answers(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def do_GET(self) -> None:
+        if self.path.startswith("/api/models?"):
+            self.server.asked = self.path
+            return self.answer(self.server.models)
         self.answer({"id": "me/mine", "private": self.server.private, "sha": "0" * 40, "siblings": []})
 
     def do_POST(self) -> None:
@@ -196,3 +203,42 @@ def test_a_hub_that_is_not_there_is_said_in_one_line(run: Path, monkeypatch: Any
     with pytest.raises(Failure, match="cannot push to me/mine: ") as failed:
         push(run, "me/mine", episodes=0)
     assert len(str(failed.value).splitlines()) == 1
+
+
+# ---- the zoo
+
+
+def test_a_zoo_lists_what_was_pushed_and_how_to_use_it(run: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match="there is no folder zoo"):
+        zoo()
+    mean = push(run, "./zoo/cartpole/first", episodes=3).scores["evaluation"]["mean"]
+    push(run, "./zoo/second", episodes=0)
+    strangers = {
+        "a": "# no card",
+        "b": "---\nlibrary_name: pronk\n: [\n---\n",
+        "c": "---\nlibrary_name: pronk\ntags: 3\n---\n",
+    }
+    for name, text in strangers.items():
+        (tmp_path / "zoo" / name).mkdir()
+        (tmp_path / "zoo" / name / "README.md").write_text(text)
+        (tmp_path / "zoo" / name / "model.safetensors").write_bytes(b"")
+    odd, first, second = zoo()
+    assert (odd.name, odd.environment, odd.score) == ("c", "-", None)
+    assert (first.name, first.environment, first.episodes) == ("cartpole/first", "CartPole-v1", 3)
+    assert str(first.score).startswith(f"{mean:.1f} +/- ")
+    assert (second.name, second.score, second.episodes) == ("second", None, None)
+    policy = eval(first.use, {"pronk": pronk})
+    assert policy.act(np.zeros(4, np.float32)) in (0, 1)
+    with pytest.raises(UserError, match="neither a folder nor an owner"):
+        zoo("me/mine")
+
+
+def test_a_zoo_on_the_hub_is_one_request(run: Path, tmp_path: Path, served: Hub) -> None:
+    push(run, f"{tmp_path}/a", episodes=2)
+    front = front_matter_of((tmp_path / "a" / "README.md").read_text())
+    served.models = [{"id": "me/mine", "cardData": front}, {"id": "me/other", "cardData": {"library_name": "jax"}}]
+    (entry,) = zoo("me")
+    assert "author=me" in served.asked
+    assert (entry.name, entry.environment, entry.episodes) == ("me/mine", "CartPole-v1", 2)
+    assert entry.use == "hf download me/mine --local-dir ./zoo/mine"

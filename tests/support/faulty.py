@@ -161,6 +161,13 @@ class HugeReward(Corridor):
         return 3e38 if self._is_time else 1.0
 
 
+class HugeRewardOnce(Corridor):
+    """As `HugeReward`, in one step of each environment."""
+
+    def _reward(self) -> float:
+        return 3e38 if self._steps == self._after else 1.0
+
+
 class HangsInStep(Corridor):
     def step(self, action: np.int64) -> Any:
         if self._is_time:
@@ -217,4 +224,23 @@ class HangsWhenEvaluated(Corridor):
         if in_the_evaluator():
             print("hanging", flush=True)
             time.sleep(3600)
+        return super().step(action)
+
+
+class WorthlessWhenEvaluated(Corridor):
+    """Returns of 10 for training, of 0 for the evaluator: what a run looks like whose actors report lies."""
+
+    def _reward(self) -> float:
+        return 0.0 if in_the_evaluator() else 1.0
+
+
+class Slow(Corridor):
+    """Takes 4 ms for a step and 120 ms for a reset."""
+
+    def reset(self, **kwargs: Any) -> Any:
+        time.sleep(0.12)
+        return super().reset(**kwargs)
+
+    def step(self, action: np.int64) -> Any:
+        time.sleep(0.004)
         return super().step(action)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 import numpy as np
-from forking import ForkedProcess
+from forking import fresh_programs
 
 from pronk.layout import UnrollLayout
 from pronk.runs.directory import RunDirectory
@@ -62,20 +62,19 @@ def start_pronk(
     within: tuple[str, ...] = (),
     fresh: bool = False,
     **environment: str,
-) -> subprocess.Popen[bytes] | ForkedProcess:
-    """Start `pronk ARGUMENTS` in a session of its own, as a program (`fresh`, or `within` another one) or by a fork."""
+) -> subprocess.Popen[bytes]:
+    """Start `pronk ARGUMENTS` in a session of its own, as a `fresh` program or as a clone (forking.py)."""
     env = os.environ | {"PYTHONPATH": f"{SUPPORT}:{os.environ.get('PYTHONPATH', '')}", **environment}
-    if not within and not fresh and sys.platform == "linux":  # elsewhere libraries do not survive a fork
-        return ForkedProcess(arguments, stdout, stderr, str(cwd or Path.cwd()), env)
-    return subprocess.Popen(
-        [*within, sys.executable, "-m", "pronk", *arguments],
-        cwd=cwd,
-        stdin=subprocess.DEVNULL,
-        stdout=stdout,
-        stderr=stderr,
-        env=env,
-        start_new_session=True,
-    )
+    with fresh_programs() if fresh else contextlib.nullcontext():
+        return subprocess.Popen(
+            [*within, sys.executable, "-m", "pronk", *arguments],
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=stderr,
+            env=env,
+            start_new_session=True,
+        )
 
 
 class Training:
@@ -91,7 +90,7 @@ class Training:
         fresh: bool = False,
         **environment: str,
     ) -> None:
-        """Start it, by `forking.py` unless it is to be `fresh`.
+        """Start it, as a clone (forking.py) unless it is to be `fresh`.
 
         With `relative` it runs in the parent of the run directory, and is given the bare name.
         """

@@ -196,6 +196,7 @@ ACTIONS = {
     "discrete": Discrete(4),
     "discrete_from_3": Discrete(4, start=3),
     "multi_discrete": MultiDiscrete([3, 2, 4], start=[1, 0, -2]),
+    "multi_binary": MultiBinary(3),
     "box": Box(np.float32([-2.0, 0.0]), np.float32([2.0, 10.0])),
     "box_grid": Box(-1.0, 1.0, (2, 2), np.float64),
     "unbounded": Box(-np.inf, np.inf, (3,)),

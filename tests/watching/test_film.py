@@ -29,6 +29,7 @@ def test_captions_say_episode_step_and_score():
     view = View(3, flat(0), step=1234, score=21.0)
     assert view.caption == "episode 3   step 1,234   score 21"
     assert View(1, score=-0.5).caption.endswith("score -0.50")
+    assert View(1, score=0.0041).caption.endswith("score 0.0041")
 
 
 def test_a_seat_whose_episodes_are_over_is_dimmed():

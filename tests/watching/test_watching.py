@@ -1,3 +1,5 @@
+import re
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -5,6 +7,7 @@ from processes import command_line
 
 from pronk.config import load_config
 from pronk.envs.filmed import make_filmed
+from pronk.evaluation import filmer
 from pronk.evaluation.playing import evaluate
 from pronk.starting import train
 from pronk.types import UserError
@@ -230,12 +233,20 @@ def test_what_cannot_be_watched_is_said(trained, tmp_path):
 # ---- at the end of a training
 
 
-def test_a_training_films_its_final_policy(tmp_path):
-    config = load_config("drawn_envs:Counter", [*SHORT, "run.video=true"])
+def test_a_training_films_its_policy_now_and_then_and_at_the_end(tmp_path, monkeypatch):
+    monkeypatch.setattr(filmer, "FINISH_SECONDS", 300.0)  # the machine may be busy
+    config = load_config("drawn_envs:Counter", [*SHORT, "run.video=true", "run.clip_every_steps=1"])
     train(config, run_dir=tmp_path / "run", say=pytest.fail)
-    (film,) = (tmp_path / "run" / "videos").iterdir()
-    assert film.stem == "final"
-    assert film.stat().st_size > 500
+    files = list((tmp_path / "run" / "videos").iterdir())
+    films = [file for file in files if file.suffix in (".mp4", ".gif")]
+    clips = {film.stem for film in films} - {"final"}
+    assert len(clips) == len(films) - 1 >= 1
+    assert all(re.fullmatch(r"\d{12}", name) for name in clips)
+    assert all(film.stat().st_size > 500 for film in films)
+    posters = {file.stem for file in files if file.suffix == ".jpg"}
+    assert posters == {film.stem for film in films if film.suffix == ".mp4"}
+    assert len(files) == len(films) + len(posters)
+    assert not (tmp_path / "run" / "checkpoints" / "filming.pt").exists()
 
 
 def test_a_film_that_cannot_be_made_does_not_spoil_the_training(tmp_path):

@@ -3,6 +3,7 @@
 import { ask } from "/static/shared.js";
 
 const MOST = 1500; // points kept; then every other old one goes
+const MARGIN = 0.05; // of a zoomed stretch, read on either side of it so that lines reach its edges
 
 export class Curve {
   constructor(run, kind, part) {
@@ -13,6 +14,7 @@ export class Curve {
 
   forget() {
     this.columns = {};
+    this.detail = null; // columns of a stretch that is looked at closely
     this.length = 0;
     this.after = null;
     this.sampled = false;
@@ -26,6 +28,16 @@ export class Curve {
     this.after = answer.after;
     this.file = answer.file;
     this.sampled ||= answer.sampled;
+  }
+
+  // Read a stretch of a long record again, with more of its lines. Without a range, everything is shown.
+  async zoom(axis, range) {
+    this.range = range;
+    this.detail = null;
+    if (!range || !this.sampled) return;
+    const room = (range.right - range.left) * MARGIN;
+    const answer = await ask("curve", { ...this.question, axis, from: range.left - room, to: range.right + room });
+    if (this.range === range) this.detail = answer.columns; // else the view has changed meanwhile
   }
 
   append(columns) {
@@ -48,5 +60,11 @@ export class Curve {
 
   names() { return Object.keys(this.columns); }
 
-  column(key) { return this.columns[key] ?? Array(this.length).fill(null); }
+  // Of everything, whatever is looked at.
+  all(key) { return this.columns[key] ?? Array(this.length).fill(null); }
+
+  column(key) {
+    if (!this.detail) return this.all(key);
+    return this.detail[key] ?? Array(Object.values(this.detail)[0]?.length ?? 0).fill(null);
+  }
 }

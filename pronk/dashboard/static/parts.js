@@ -1,7 +1,8 @@
-// The parts of a run's page that are not curves: who waits for whom, lag, actors, clips, settings.
+// The parts of a run's page that are not curves: why it failed, who waits for whom, lag, actors, clips, settings.
 
 import { bar, duration, make, percent, short, whole } from "/static/shared.js";
-import { histogram } from "/static/chart.js";
+import { logOfActor } from "/static/logs.js";
+import { histogram } from "/static/bars.js";
 
 const MOST_BARS = 24;
 const ACTOR_STATES = {
@@ -31,21 +32,6 @@ export function flowPicture(run) {
   ];
 }
 
-flowPicture.words = (run) => {
-  const { learner_waits: waits, queue } = run.latest;
-  const who = waits === undefined ? "Nothing measured yet."
-    : waits > 0.1 ? `The learner waits for actors ${percent(waits)} of the time: more actors, or faster environments, would help.`
-    : queue > 0.5 ? "The actors wait for the learner: a faster learner would help, more actors would not."
-    : "Nobody waits: actors and learner are in balance.";
-  if (!run.limit) {
-    return [who, " The machine's limit is not measured: ", make("code", {}, `pronk bench ${run.path}`)];
-  }
-  const { env, inference, learner, cores, limit } = run.limit;
-  const alone = [env, inference, learner].every(Number.isFinite) ? ` (alone on one core: environments ${short(env)}, policy ${short(inference)}, learner ${short(learner)})` : "";
-  const from = run.limit.run === run.name ? "" : `, measured for ${run.limit.run}, which does the same work`;
-  return [`${who} The limit of ${cores ?? "all"} cores is ${whole(limit)} steps/s${alone}${from}.`];
-};
-
 export function lagPicture(columns, width) {
   const title = make("figcaption", {}, make("span", { class: "title" }, "How old experience was when learnt from"));
   const counts = Object.entries(columns ?? {}).map(([lag, count]) => [Number(lag), count]).filter((pair) => pair.every(Number.isFinite));
@@ -67,7 +53,8 @@ export function lagPicture(columns, width) {
   return [title, histogram(bins, `Histogram of policy lag: ${words}`, width), make("details", {}, make("summary", {}, "Numbers"), table)];
 }
 
-export function actorTable(run) {
+// `showLog` is called with the name of a log.
+export function actorTable(run, showLog) {
   const actors = run.actors.actors ?? [];
   if (!actors.length) return make("p", { class: "note card" }, "Not recorded: the run has not started its actors yet, or was made by an earlier version.");
   const fastest = Math.max(1, ...actors.map((one) => one.steps_per_second ?? 0));
@@ -81,12 +68,18 @@ export function actorTable(run) {
     make("td", {}, slots(one)),
     make("td", { class: "number" }, `${one.lives ?? "–"}`),
     make("td", { class: "less" }, one.pid ? `${one.machine}, pid ${one.pid}` : one.machine ?? "–"),
-    make("td", { class: "less mono" }, one.machine && one.machine !== "this machine" ? "there" : `logs/actor-${String(one.actor).padStart(3, "0")}.log`)));
+    make("td", { class: "less" }, logCell(one, run, showLog))));
   const table = make("table", {},
     make("caption", { class: "unseen" }, "Actors"),
     make("thead", {}, make("tr", {}, head.map((label) => make("th", { scope: "col", class: [numbers.has(label) ? "number" : "", ["Machine", "Log"].includes(label) ? "less" : ""].join(" ").trim() || null }, label)))),
     make("tbody", {}, rows));
   return make("div", { class: "card scroll", tabindex: "0", role: "region", "aria-label": "Table of actors" }, table);
+}
+
+function logCell(one, run, showLog) {
+  const name = logOfActor(one.actor);
+  if (!run.logs.some((log) => log.name === name)) return one.machine && one.machine !== "this machine" ? "on its machine" : "–";
+  return make("button", { type: "button", class: "link mono", onclick: () => showLog(name) }, name);
 }
 
 function actorState(one, runState) {
@@ -104,19 +97,49 @@ function slots(one) {
   return make("span", { class: "slots", role: "img", "aria-label": `${one.filled} of ${one.slots}` }, cells);
 }
 
-// What the diagnosis found in the metrics.
-export function noteList(notes) {
-  return notes.map((note) => make("p", { class: `diagnosis${note.over ? " dim" : ""}` }, `Diagnosis: ${note.message}${note.over ? " (over)" : ""}`));
+// What the diagnosis found in the metrics. Advice is for a run that can still be changed.
+export function noteList(notes, over) {
+  if (!over) return notes.map((note) => make("p", { class: `diagnosis${note.over ? " dim" : ""}` }, `Diagnosis: ${note.message}${note.over ? " (over)" : ""}`));
+  if (!notes.length) return [];
+  const found = notes.map((note) => make("li", {}, note.message.split(/[;:,]? try /)[0] + (note.over ? " (passed)" : "")));
+  return make("details", { class: "diagnosis" }, make("summary", {}, `The diagnosis noticed ${found.length === 1 ? "one thing" : `${found.length} things`} while it ran`), make("ul", {}, found));
+}
+
+// Why a run failed: the error in one line, all of the message below it, and the log of the process that failed.
+export function failurePart(run, showLog) {
+  if (!run.failure) return [];
+  const log = failedLog(run);
+  return [
+    make("h2", {}, "Why it failed"),
+    make("p", { class: "cause" }, run.cause),
+    run.failure.trim() === run.cause ? null : make("details", {}, make("summary", {}, "The whole message"), make("pre", {}, run.failure)),
+    log ? make("p", {}, make("button", { type: "button", onclick: () => showLog(log) }, `Show ${log}`)) : null,
+  ];
+}
+
+// The log of the process that ended the run, if the message names one.
+export function failedLog(run) {
+  const actor = /^actor (\d+)\b/.exec(run.failure ?? "");
+  const name = actor ? logOfActor(Number(actor[1])) : null;
+  return run.logs.some((log) => log.name === name) ? name : null;
+}
+
+// Clips that were filmed during training are named after the steps until then.
+function clipWords(clip) {
+  const steps = /^0*(\d+)\./.exec(clip.name);
+  return steps ? make("b", {}, `after ${short(Number(steps[1]))} steps `) : clip.name.startsWith("final.") ? make("b", {}, "the final policy ") : null;
 }
 
 export function clipList(run) {
   return run.clips.map((clip) => {
     const address = `/clip?run=${encodeURIComponent(run.name)}&clip=${encodeURIComponent(clip.name)}`;
+    const poster = clip.poster ? address.replace("/clip", "/poster") : null;
+    // Without a poster the browser shows the first picture after so many seconds instead of black.
     const picture = clip.name.endsWith(".gif")
       ? make("img", { src: address, alt: `The agent playing: ${clip.name}`, loading: "lazy" })
-      : make("video", { src: address, controls: true, loop: true, preload: "metadata", "aria-label": `The agent playing: ${clip.name}` });
+      : make("video", { src: poster ? address : `${address}#t=0.1`, poster, controls: true, loop: true, preload: poster ? "none" : "metadata", "aria-label": `The agent playing: ${clip.name}` });
     picture.muted = true;
-    return make("figure", { class: "card" }, picture, make("figcaption", {}, make("a", { href: address, download: clip.name }, clip.name), ` ${clip.bytes < 1e6 ? `${Math.ceil(clip.bytes / 1e3)} kB` : `${(clip.bytes / 1e6).toFixed(1)} MB`}`));
+    return make("figure", { class: "card" }, picture, make("figcaption", {}, clipWords(clip), make("a", { href: address, download: clip.name }, clip.name), ` ${clip.bytes < 1e6 ? `${Math.ceil(clip.bytes / 1e3)} kB` : `${(clip.bytes / 1e6).toFixed(1)} MB`}`));
   });
 }
 

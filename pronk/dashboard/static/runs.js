@@ -1,7 +1,9 @@
 // The table of runs: sorted, filtered, chosen from; looked at again every two seconds.
 
 import { ago, ask, bar, byId, fill, live, make, percent, pill, short, whole } from "/static/shared.js";
-import { spark } from "/static/chart.js";
+import { spark } from "/static/bars.js";
+import { chips } from "/static/tags.js";
+import { speedOf } from "/static/limit.js";
 
 const COLUMNS = [
   { label: "Run", sort: (run) => run.name, cell: nameCell },
@@ -10,7 +12,7 @@ const COLUMNS = [
   { label: "Return", number: true, sort: (run) => run.latest.episode_return, cell: returnCell },
   { label: "Over time", less: true, cell: (run) => make("td", { class: "less" }, spark(run.sparks), make("span", { class: "unseen" }, sparkWords(run))) },
   { label: "Steps", number: true, sort: (run) => run.latest.env_steps, cell: stepsCell },
-  { label: "Steps/s", number: true, less: true, sort: (run) => run.latest.steps_per_second, cell: (run) => make("td", { class: "number less" }, short(run.latest.steps_per_second)) },
+  { label: "Steps/s", number: true, less: true, sort: speedOf, cell: (run) => make("td", { class: "number less" }, short(speedOf(run))) },
   { label: "Last written", number: true, less: true, sort: (run) => run.changed, cell: (run) => make("td", { class: "number less" }, ago(now - run.changed)) },
 ];
 
@@ -22,7 +24,8 @@ const chosen = new Set();
 function nameCell(run) {
   const link = make("a", { href: `/run?run=${encodeURIComponent(run.name)}` }, run.name);
   const state = make("span", { class: "only-small" }, pill(run.state, run.failure)); // where there is no room for a column of its own
-  return make("th", { scope: "row" }, link, state, run.description ? make("span", { class: "about less" }, run.description) : null);
+  const about = run.cause ? make("span", { class: "about cause" }, run.cause) : run.description ? make("span", { class: "about less" }, run.description) : null;
+  return make("th", { scope: "row" }, link, " ", chips(run.tags), state, about);
 }
 
 function returnCell(run) {
@@ -74,7 +77,7 @@ function count() {
 
 function visible() {
   const words = byId("filter").value.toLowerCase().split(/\s+/).filter(Boolean);
-  const rows = found.filter((run) => words.every((word) => `${run.name} ${run.env} ${run.state} ${run.description ?? ""}`.toLowerCase().includes(word)));
+  const rows = found.filter((run) => words.every((word) => `${run.name} ${run.env} ${run.state} ${run.description ?? ""} ${run.tags.join(" ")}`.toLowerCase().includes(word)));
   if (!sorting) return rows;
   const { column, down } = sorting;
   const missing = (value) => value === null || value === undefined;
@@ -99,22 +102,34 @@ function show() {
 
 // A table for each sweep: its groups over seeds, the best first; a group's name compares its runs.
 function sweepPart(sweep) {
-  const head = ["Settings", "Runs", sweep.metric.replace("_", " "), "Lowest to highest"];
-  const rows = sweep.groups.map((group) => {
+  return [
+    make("h2", {}, `Sweep ${sweep.name} `, pill(sweep.state), make("span", { class: "dim small" }, ` ${sweep.done} of ${sweep.members} done`)),
+    groupTable(sweep.name, sweep.groups, capital(sweep.metric.replaceAll("_", " "))),
+  ];
+}
+
+const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+
+// Runs that differ by their seed only.
+function seedPart(groups) {
+  if (!groups.length) return [];
+  return [make("h2", {}, "Several seeds"), groupTable("seeds", groups, "Last return")];
+}
+
+function groupTable(name, groups, metric) {
+  const head = ["Settings", "Runs", metric, "Lowest to highest"];
+  const rows = groups.map((group) => {
     const link = `/compare?${group.runs.map((run) => `run=${encodeURIComponent(run)}`).join("&")}`;
     const runs = group.failed ? `${group.runs.length}, ${group.failed} failed` : `${group.runs.length}`;
     const ends = group.interval ? `${short(group.interval[0])} to ${short(group.interval[1])}` : "–";
-    return make("tr", { "data-key": `${sweep.name} ${group.label}` },
+    return make("tr", { "data-key": `${name} ${group.label}` },
       make("th", { scope: "row" }, make("a", { href: link }, group.label || "the base")),
       make("td", { class: "number" }, runs), make("td", { class: "number" }, make("b", {}, short(group.mean))), make("td", { class: "number" }, ends));
   });
-  return [
-    make("h2", {}, `Sweep ${sweep.name} `, pill(sweep.state), make("span", { class: "dim small" }, ` ${sweep.done} of ${sweep.members} done`)),
-    make("div", { class: "card scroll", tabindex: "0", role: "region", "aria-label": `Groups of the sweep ${sweep.name}` },
-      make("table", { class: "runs" },
-        make("thead", {}, make("tr", {}, head.map((name, index) => make("th", { scope: "col", class: index ? "number" : null }, name)))),
-        make("tbody", {}, rows))),
-  ];
+  return make("div", { class: "card scroll", tabindex: "0", role: "region", "aria-label": `Groups: ${name}` },
+    make("table", { class: "runs" },
+      make("thead", {}, make("tr", {}, head.map((label, index) => make("th", { scope: "col", class: index ? "number" : null }, label)))),
+      make("tbody", {}, rows)));
 }
 
 async function look() {
@@ -125,7 +140,7 @@ async function look() {
   const words = `${found.length} in ${answer.folder}${running ? `, ${running} running` : ""}`;
   if (byId("folder").textContent !== words) byId("folder").textContent = words;
   show();
-  fill(byId("sweeps"), answer.sweeps, () => answer.sweeps.flatMap(sweepPart));
+  fill(byId("sweeps"), [answer.seeds, answer.sweeps], () => [...seedPart(answer.seeds), ...answer.sweeps.flatMap(sweepPart)]);
   count();
   return 2;
 }

@@ -8,6 +8,15 @@ export async function ask(question, values = {}) {
   return response.json();
 }
 
+// Change something; throws with the server's reason if it refuses.
+export async function send(question, values, content) {
+  const response = await fetch(`/api/${question}?${new URLSearchParams(values)}`, {
+    method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(content),
+  });
+  if (!response.ok) throw new Error((await response.text()).trim());
+  return response.json();
+}
+
 // An element: make("a", { href: "/" }, "text", child, ...). Text is always set as text, never as HTML.
 export function make(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
@@ -17,6 +26,14 @@ export function make(tag, attributes = {}, ...children) {
     else element.setAttribute(name, value === true ? "" : value);
   }
   element.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  return element;
+}
+
+// An element of a picture.
+export function draw(tag, attributes = {}, text) {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  if (text !== undefined) element.textContent = text;
   return element;
 }
 
@@ -97,20 +114,6 @@ const STATES = {
 export function pill(state, cause = null) {
   const [kind, meaning] = STATES[state] ?? STATES.unknown;
   return make("span", { class: `pill ${kind}`, title: cause ?? meaning }, state);
-}
-
-export const AXES = {
-  env_steps: { label: "steps", short },
-  frames: { label: "frames", short },
-  wall_seconds: { label: "time", short: duration },
-};
-
-// A select that remembers its value from page to page.
-export function remembered(select, name, options, changed) {
-  for (const [value, label] of Object.entries(options)) select.append(make("option", { value }, label));
-  const kept = localStorage.getItem(name);
-  if (kept in options) select.value = kept;
-  select.addEventListener("change", () => { localStorage.setItem(name, select.value); changed(); });
 }
 
 export function bar(part, label, long = false) {

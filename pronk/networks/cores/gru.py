@@ -6,11 +6,11 @@ import torch
 from torch import Tensor, nn
 
 from pronk.config import NetworkConfig
-from pronk.networks.cores.base import Core
-from pronk.types import ArraySpec, Tree
+from pronk.networks.cores.recurrent import RecurrentCore
+from pronk.types import ArraySpec
 
 
-class GruCore(Core):
+class GruCore(RecurrentCore):
     """A GRU that forgets everything before each `first` observation."""
 
     def __init__(self, inputs: int, config: NetworkConfig) -> None:
@@ -19,12 +19,12 @@ class GruCore(Core):
         self._cell = nn.GRUCell(inputs, self.size)
         self.state_spec = {"hidden": ArraySpec((self.size,), "float32")}
 
-    def forward(self, features: Tensor, first: Tensor, state: Tree) -> tuple[Tensor, Tree]:
-        """[T, B, F], [T, B], [B, size] -> [T, B, size] and the state after it."""
-        hidden = state["hidden"]
-        keep = (~first).unsqueeze(-1).to(features.dtype)
-        outputs = []
-        for features_t, keep_t in zip(features.unbind(0), keep.unbind(0), strict=True):
-            hidden = self._cell(features_t, hidden * keep_t)
-            outputs.append(hidden)
-        return torch.stack(outputs), {"hidden": hidden}
+    def step(self, features: Tensor, state: dict[str, Tensor]) -> dict[str, Tensor]:
+        """See `RecurrentCore.step`."""
+        return {"hidden": self._cell(features, state["hidden"])}
+
+    def steps(self, features: Tensor, state: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+        """See `RecurrentCore.steps`."""
+        before = state["hidden"].unsqueeze(0)
+        outputs, hidden = torch.gru(features, before, self.weights(self._cell), *self.OPTIONS)
+        return outputs, {"hidden": hidden[0]}

@@ -6,11 +6,11 @@ import torch
 from torch import Tensor, nn
 
 from pronk.config import NetworkConfig
-from pronk.networks.cores.base import Core
-from pronk.types import ArraySpec, Tree
+from pronk.networks.cores.recurrent import RecurrentCore
+from pronk.types import ArraySpec
 
 
-class LstmCore(Core):
+class LstmCore(RecurrentCore):
     """An LSTM that forgets everything before each `first` observation."""
 
     def __init__(self, inputs: int, config: NetworkConfig) -> None:
@@ -19,12 +19,13 @@ class LstmCore(Core):
         self._cell = nn.LSTMCell(inputs, self.size)
         self.state_spec = {"hidden": ArraySpec((self.size,), "float32"), "cell": ArraySpec((self.size,), "float32")}
 
-    def forward(self, features: Tensor, first: Tensor, state: Tree) -> tuple[Tensor, Tree]:
-        """[T, B, F], [T, B], [B, size] -> [T, B, size] and the state after it."""
-        hidden, cell = state["hidden"], state["cell"]
-        keep = (~first).unsqueeze(-1).to(features.dtype)
-        outputs = []
-        for features_t, keep_t in zip(features.unbind(0), keep.unbind(0), strict=True):
-            hidden, cell = self._cell(features_t, (hidden * keep_t, cell * keep_t))
-            outputs.append(hidden)
-        return torch.stack(outputs), {"hidden": hidden, "cell": cell}
+    def step(self, features: Tensor, state: dict[str, Tensor]) -> dict[str, Tensor]:
+        """See `RecurrentCore.step`."""
+        hidden, cell = self._cell(features, (state["hidden"], state["cell"]))
+        return {"hidden": hidden, "cell": cell}
+
+    def steps(self, features: Tensor, state: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+        """See `RecurrentCore.steps`."""
+        before = (state["hidden"].unsqueeze(0), state["cell"].unsqueeze(0))
+        outputs, hidden, cell = torch.lstm(features, before, self.weights(self._cell), *self.OPTIONS)
+        return outputs, {"hidden": hidden[0], "cell": cell[0]}
