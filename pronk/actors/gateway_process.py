@@ -44,8 +44,9 @@ def main(job: dict[str, Any], channel: Channel) -> None:
     os.environ.setdefault("GRPC_VERBOSITY", "INFO")
     os.environ.setdefault("GRPC_TRACE", "handshaker")  # logs connections that fail before Python sees them
     from pronk.layout import UnrollLayout
-    from pronk.transport.gateway import Gateway, Rules
+    from pronk.transport.gateway import Gateway
     from pronk.transport.gateway_log import GatewayLog
+    from pronk.transport.gateway_rules import Rules
     from pronk.transport.security import Credentials
     from pronk.transport.shared_memory import Ticket
 
