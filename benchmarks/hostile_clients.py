@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import json
 import multiprocessing
 import os
@@ -34,13 +35,14 @@ from pronk.transport.frames import METHOD, PROTOCOL, TOKEN, Kind, pack_json
 from pronk.transport.grpc_actor import Connection, LearnerUnavailable
 from pronk.transport.security import Credentials
 
-ATTACKER = "127.0.0.66"  # on Linux all of 127.0.0.0/8 is this machine
+ADDRESSES = "127.0.66."  # each attack has its own, or it would still be blocked for the last one; all are this machine
 THREADS = 16
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"  # and empty SETTINGS
 SETTINGS_ACK = b"\0\0\0\4\1\0\0\0\0"
 DATA, HEADERS, RST_STREAM = 0, 1, 3
 END_STREAM, END_HEADERS = 1, 4
 JOIN_SECONDS = 60.0
+numbers = itertools.count(1)
 
 
 def frame(kind: int, flags: int, stream: int, body: bytes) -> bytes:
@@ -59,9 +61,13 @@ def call_headers(token: str | None) -> bytes:
     return fixed + b"".join(b"\x00" + text(key) + text(value) for key, value in fields.items())
 
 
-def connect(port: int, source: str = ATTACKER, timeout: float = 2.0) -> socket.socket:
+def call(stream: int, token: str | None) -> bytes:
+    return frame(HEADERS, END_HEADERS | END_STREAM, stream, call_headers(token))
+
+
+def connect(port: int, source: str) -> socket.socket:
     made = socket.socket()
-    made.settimeout(timeout)
+    made.settimeout(2.0)
     try:
         made.bind((source, 0))
         made.connect(("127.0.0.1", port))
@@ -74,18 +80,17 @@ def connect(port: int, source: str = ATTACKER, timeout: float = 2.0) -> socket.s
 class Attack:
     """What one attack does until it is over, in several threads; `made` counts what it achieved."""
 
-    def __init__(self, port: int, token: str) -> None:
-        self.port, self.token, self.made = port, token, 0
+    def __init__(self, port: int, source: str, token: str) -> None:
+        self.port, self.source, self.token, self.made = port, source, token, 0
 
     def calls(self, token: str | None) -> None:
         """Make calls one after another, each as soon as the last was refused."""
-        headers = call_headers(token)
-        with connect(self.port) as made:
+        with connect(self.port, self.source) as made:
             made.sendall(PREFACE)
             received = made.recv(1 << 16)[:0]  # the server's SETTINGS: without a reply to them it serves few calls
             made.sendall(SETTINGS_ACK)
             for stream in range(1, 1 << 30, 2):
-                made.sendall(frame(HEADERS, END_HEADERS | END_STREAM, stream, headers))
+                made.sendall(call(stream, token))
                 ended = False
                 while not ended:
                     received, ended = read_frames(made, received, stream)
@@ -97,9 +102,18 @@ class Attack:
     def wrong_token(self) -> None:
         self.calls("f" * 64)
 
+    def unanswered(self) -> None:
+        """Calls that gRPC itself refuses, because its SETTINGS were not acknowledged: Python never sees them."""
+        with connect(self.port, self.source) as made:
+            made.sendall(PREFACE)
+            for stream in range(1, 1 << 30, 200):
+                made.sendall(b"".join(call(number, None) for number in range(stream, stream + 200, 2)))
+                made.recv(1 << 16)
+                self.made += 100
+
     def http(self) -> None:
         """Plain HTTP/1.1 requests, each over a connection of its own."""
-        with connect(self.port) as made:
+        with connect(self.port, self.source) as made:
             made.sendall(b"GET / HTTP/1.1\r\nHost: learner\r\n\r\n")
             while made.recv(1 << 16):
                 pass
@@ -123,7 +137,7 @@ class Attack:
             held: list[socket.socket] = []
             while True:
                 while len(held) < count:
-                    made = stack.enter_context(connect(self.port))
+                    made = stack.enter_context(connect(self.port, self.source))
                     made.sendall(opening)
                     made.setblocking(False)
                     held.append(made)
@@ -157,12 +171,13 @@ def is_closed(one: socket.socket) -> bool:
     return True
 
 
-ATTACKS = ["no_token", "wrong_token", "http", "silent_sockets", "hello_only"]
+ATTACKS = ["no_token", "wrong_token", "unanswered", "http", "silent_sockets", "hello_only"]
 
 
-def attack(kind: str, port: int, token: str, made: Any) -> None:
+def attack(kind: str, port: int, source: str, token: str, begin: Any, made: Any) -> None:
     """Run in a process of its own, until it is killed."""
-    attacks = [Attack(port, token) for _ in range(THREADS)]
+    attacks = [Attack(port, source, token) for _ in range(THREADS)]
+    begin.wait()
 
     def repeat(act: Callable[[], None]) -> None:
         while True:
@@ -193,7 +208,8 @@ def training(folder: Path, token: str) -> Iterator[tuple[int, Path, int]]:
     try:
         deadline = time.monotonic() + 120
         while not (run / "metrics.jsonl").exists() or not (run / "address").exists():
-            assert learner.poll() is None and time.monotonic() < deadline, "the training did not start"
+            assert learner.poll() is None, "the training ended"
+            assert time.monotonic() < deadline, "the training did not start"
             time.sleep(0.2)
         time.sleep(3.0)  # the first seconds are slower
         [gateway] = re.findall(r"the gateway starts .*pid (\d+)", (run / "logs" / "gateway.log").read_text())
@@ -259,14 +275,14 @@ def show_attack(kind: str, options: argparse.Namespace, target: tuple[int, Path,
     calm.append(measure(options.seconds, run, gateway)[0])
     for _ in range(options.rounds):
         spawn = multiprocessing.get_context("spawn")
-        count = spawn.Value("q", 0)
-        attacker = spawn.Process(target=attack, args=(kind, port, token, count))
+        count, begin, source = spawn.Value("q", 0), spawn.Event(), f"{ADDRESSES}{next(numbers)}"
+        attacker = spawn.Process(target=attack, args=(kind, port, source, token, begin, count))
         attacker.start()
         try:
             time.sleep(1.5)  # for its imports
-            before = count.value
+            begin.set()
             steps, share = measure(options.seconds, run, gateway)
-            made.append((count.value - before) / options.seconds)
+            made.append(count.value / options.seconds)
             joined.append(seconds_to_join(port, token))
         finally:
             attacker.kill()

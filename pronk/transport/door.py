@@ -1,9 +1,9 @@
 """The gateway's door: closes connections of addresses that only cost time, and drops their new ones for a while.
 
 gRPC has no limit per address, and each call that it hands to Python costs more to refuse than to make. So an address
-has an allowance of calls that bring no unroll. Beyond it, its connections are closed, except those that play, and the
-kernel drops its new ones by a filter on the listening socket: for the gateway these cost nothing (Linux; elsewhere
-connections are only closed). Connections without a call are closed when there are too many of them.
+has an allowance of calls that bring no unroll, and one of connections. Beyond it, its connections are closed, except
+those that play, and the kernel drops its new ones by a filter on the listening socket: for the gateway these cost
+nothing (Linux; elsewhere connections are only closed).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import functools
 import ipaddress
 import os
 import socket
+import stat
 import struct
 import sys
 import time
@@ -23,9 +24,11 @@ from urllib.parse import unquote
 
 from pronk.transport.gateway_log import GatewayLog
 
-ALLOWANCE = 200.0  # calls without an unroll that an address may make at once
-ALLOWED_PER_SECOND = 10.0  # and in the long run
-BLOCK_SECONDS = 5.0
+CALLS_AT_ONCE = 200.0  # without an unroll, that an address may make
+ALLOWED_PER_SECOND = 10.0  # in the long run; the same for connections
+BLOCK_SECONDS = 5.0  # twice as long if it comes back as it went
+LONGEST_BLOCK_SECONDS = 40.0
+MOST_RECEIVED = 1 << 18  # bytes over a connection that does not play
 MOST_BLOCKED = 256  # addresses at a time; the kernel's filter is as long as this list
 MOST_COUNTED = 10_000  # addresses whose allowance is remembered
 LISTED = next((folder for folder in ("/proc/self/fd", "/dev/fd") if os.path.isdir(folder)), None)
@@ -38,20 +41,43 @@ IP_HEADER = 0xFFF00000
 KEEP_PACKET = (RETURN, 0, 0, 0xFFFFFFFF)
 DROP_PACKET = (RETURN, 0, 0, 0)
 INSTRUCTION = struct.Struct("HBBI")
+BYTES_RECEIVED = struct.Struct("=128xQ")  # in Linux's struct tcp_info
+
+
+class Allowances:
+    """What each address may still do: `at_once`, and a little more every second."""
+
+    def __init__(self, at_once: float) -> None:
+        self._at_once = at_once
+        self._left: dict[Address, tuple[float, float]] = {}  # and when
+
+    def charge(self, address: Address, count: float) -> bool:
+        """Return whether it was allowed."""
+        now = time.monotonic()
+        left, since = self._left.pop(address, (self._at_once, now))
+        if len(self._left) >= MOST_COUNTED:
+            del self._left[next(iter(self._left))]  # the one that was charged longest ago
+        left = max(0.0, min(self._at_once, left + ALLOWED_PER_SECOND * (now - since))) - count
+        self._left[address] = left, now
+        return left >= 0
 
 
 class Door:
     """Counts what each address costs. With port 0 it closes nothing.
 
-    `keep` returns the callers whose connections stay open in any case.
+    `most_idle` connections may have no call; an address may open as many at once. `keep` returns the callers whose
+    connections stay open in any case.
     """
 
     def __init__(self, port: int, most_idle: int, log: GatewayLog, keep: Callable[[], set[str]]) -> None:
         self._port, self._most_idle, self._log, self._keep = port, most_idle, log, keep
         self._calls: Counter[str] = Counter()  # open ones, by caller
-        self._allowances: dict[Address, tuple[float, float]] = {}  # what was left, and when
+        self._useless_calls, self._new_connections = Allowances(CALLS_AT_ONCE), Allowances(most_idle)
         self._blocked: dict[Address, float] = {}  # until when
-        self._idle_before: set[str] = set()
+        self._last_blocks: dict[Address, tuple[float, float]] = {}  # seconds, and until when
+        self._other_descriptors = 0
+        self._idle: set[str] = set()  # at the last look
+        self._connected = 0  # as of the last look
 
     def opened(self, caller: str) -> bool:
         """Note a new call; return whether it may be served. `caller` is gRPC's `kind:host:port`."""
@@ -66,53 +92,67 @@ class Door:
         address = address_of(caller)
         if useful or not self._port or address in self._blocked:
             return
-        now = time.monotonic()
-        left, since = self._allowances.pop(address, (ALLOWANCE, now))
-        left = min(ALLOWANCE, left + ALLOWED_PER_SECOND * (now - since)) - 1.0
-        if len(self._allowances) >= MOST_COUNTED:
-            del self._allowances[next(iter(self._allowances))]  # the one that was charged longest ago
-        self._allowances[address] = left, now
-        if left < 0:
-            self._block([address], "too many calls without an unroll")
+        if not self._useless_calls.charge(address, 1.0):
+            self._block({address}, "too many calls without an unroll")
 
     def look(self) -> None:
-        """Lift blocks that are over, and close idle connections if they are too many. Call it every second."""
+        """Lift blocks that are over, and look for connections that only cost time. Call it several times a second."""
         now = time.monotonic()
         over = [address for address, until in self._blocked.items() if until <= now]
         for address in over:
             del self._blocked[address]
         if over:
             self._set_filter()
-        if self._port and LISTED and len(os.listdir(LISTED)) - len(self._calls) > self._most_idle:
-            self._close_idle()
+        if not self._port or not LISTED:
+            return
+        descriptors, kept = len(os.listdir(LISTED)), self._keep()
+        if descriptors > self._other_descriptors + len(kept):
+            self._look_at_connections(descriptors, kept)
         else:
-            self._idle_before.clear()
+            self._idle, self._connected = set(), self._log.connected
 
-    def _close_idle(self) -> None:
-        """Close what has been idle since the last look, of the addresses that have most of it."""
-        idle = {caller for caller, _ in connections(self._port)} - set(self._calls)
-        by_address = Counter(address_of(caller) for caller in idle & self._idle_before)
-        self._idle_before = idle
-        too_many, guilty = len(idle) - self._most_idle, []
-        for address, count in by_address.most_common():
-            if too_many <= 0:
-                break
-            guilty.append(address)
-            too_many -= count
-        if guilty:
-            self._block(guilty, "too many connections without a call")
+    def _look_at_connections(self, descriptors: int, kept: set[str]) -> None:
+        found = {caller: connection_received(one) for caller, one in connections(self._port)}
+        self._other_descriptors = descriptors - len(found)
+        idle = found.keys() - self._calls.keys()
+        # gRPC tells how many connected, not who: those that are here stand for the others, which are gone already.
+        new = Counter(address_of(caller) for caller in idle - self._idle)
+        share = max(1.0, (self._log.connected - self._connected) / max(1, new.total()))
+        self._connected = self._log.connected
+        many = {address for address, count in new.items() if not self._new_connections.charge(address, share * count)}
+        stayed = Counter(address_of(caller) for caller in idle & self._idle)
+        self._idle = idle
+        too_many = len(idle) - self._most_idle
+        for address, count in stayed.most_common():
+            if too_many > 0:
+                many.add(address)
+                too_many -= count
+        floods = {address_of(caller) for caller in found.keys() - kept if found[caller] > MOST_RECEIVED}
+        self._block(many, "too many connections without a call")
+        self._block(floods, "too much data from who does not play")
 
-    def _block(self, addresses: list[Address], why: str) -> None:
-        until = time.monotonic() + BLOCK_SECONDS
-        for address in addresses[: MOST_BLOCKED - len(self._blocked)]:
-            self._blocked[address] = until
-            self._log.refused(str(address), "", f"{why}; it may connect again after {BLOCK_SECONDS:g} s")
+    def _block(self, addresses: set[Address], why: str) -> None:
+        addresses = addresses - self._blocked.keys()
+        if not addresses:
+            return
+        for address in sorted(addresses, key=int)[: MOST_BLOCKED - len(self._blocked)]:
+            self._blocked[address] = time.monotonic() + self._block_seconds(address)
+            self._log.refused(str(address), "", f"{why}; its new connections are dropped for a while")
         self._set_filter()
-        kept, guilty = self._keep(), set(addresses)
+        kept = self._keep()
         for caller, connection in connections(self._port):
-            if address_of(caller) in guilty and caller not in kept:
+            if address_of(caller) in addresses and caller not in kept:
                 with contextlib.suppress(OSError):
                     connection.shutdown(socket.SHUT_RDWR)  # gRPC closes it then
+
+    def _block_seconds(self, address: Address) -> float:
+        seconds, until = self._last_blocks.pop(address, (0.0, 0.0))
+        again = time.monotonic() - until < LONGEST_BLOCK_SECONDS
+        seconds = min(LONGEST_BLOCK_SECONDS, 2 * seconds) if again and seconds else BLOCK_SECONDS
+        if len(self._last_blocks) >= MOST_COUNTED:
+            del self._last_blocks[next(iter(self._last_blocks))]
+        self._last_blocks[address] = seconds, time.monotonic() + seconds
+        return seconds
 
     def _set_filter(self) -> None:
         if sys.platform != "linux":
@@ -169,13 +209,17 @@ def filter_against(addresses: Iterable[Address]) -> list[tuple[int, int, int, in
 def sockets(port: int) -> Iterator[socket.socket]:
     """Yield a duplicate of each TCP socket of this process that is bound to the port; it is closed afterwards."""
     for name in os.listdir(LISTED) if LISTED else ():
-        try:
-            # gRPC may close the descriptor at any time. What is looked at is the duplicate, so it stays one socket.
-            with socket.socket(fileno=os.dup(int(name))) as found:
-                if found.family in (socket.AF_INET, socket.AF_INET6) and found.getsockname()[1] == port:
-                    yield found
-        except OSError:  # not a socket, or closed meanwhile
-            continue
+        # gRPC may close the descriptor at any time. What is looked at is the duplicate, so it stays one socket.
+        with contextlib.suppress(OSError), contextlib.ExitStack() as opened:
+            if not stat.S_ISSOCK(os.fstat(int(name)).st_mode):
+                continue
+            duplicate = os.dup(int(name))
+            opened.callback(os.close, duplicate)
+            found = socket.socket(fileno=duplicate)
+            opened.pop_all()
+            opened.enter_context(found)
+            if found.family in (socket.AF_INET, socket.AF_INET6) and found.getsockname()[1] == port:
+                yield found
 
 
 def listeners(port: int) -> Iterator[socket.socket]:
@@ -192,8 +236,13 @@ def connections(port: int) -> Iterator[tuple[str, socket.socket]]:
 
 def caller_name(host: str, port: int) -> str:
     """Return `host` and `port` as gRPC writes them."""
-    address = ipaddress.ip_address(host.partition("%")[0])
-    mapped = getattr(address, "ipv4_mapped", None)
-    if mapped is not None or address.version == 4:
-        return f"ipv4:{mapped or address}:{port}"
-    return f"ipv6:%5B{host}%5D:{port}"
+    host = host.removeprefix("::ffff:")
+    return f"ipv6:%5B{host}%5D:{port}" if ":" in host else f"ipv4:{host}:{port}"
+
+
+def connection_received(one: socket.socket) -> int:
+    """Return how many bytes have come over a connection, where the system tells (Linux), else 0."""
+    if sys.platform != "linux":
+        return 0
+    information = one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, BYTES_RECEIVED.size)
+    return BYTES_RECEIVED.unpack(information)[0] if len(information) == BYTES_RECEIVED.size else 0

@@ -31,7 +31,7 @@ from pronk.transport.shared_memory import FINISHED, RECORD, Ticket, receive
 from pronk.transport.validation import Magnitudes
 from pronk.types import Parameters
 
-LOOK_SECONDS = 1.0  # between two looks at the connections
+LOOK_SECONDS = 0.25  # between two looks at the connections
 STOP_SECONDS = 2.0  # for actors to receive STOP at the end of the run
 UNROLLS_AT_ONCE = 8  # before other streams get their turn
 MOST_READERS = 64  # clients that only read parameters

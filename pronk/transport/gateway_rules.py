@@ -15,7 +15,7 @@ from pronk.transport.security import Credentials
 HANDSHAKE_SECONDS = 10.0  # for a new connection to finish its handshake
 IDLE_SECONDS = 30.0  # after which a connection without a stream is closed
 SPARE_CONNECTIONS = 2048  # besides those of actors: half-open ones must not keep an actor out
-IDLE_CONNECTIONS = 512  # of the spare ones, that may have no call for a second
+IDLE_CONNECTIONS = 512  # of the spare ones, that may have no call
 
 
 @dataclass(frozen=True)
