@@ -207,7 +207,8 @@ def training(folder: Path, token: str) -> Iterator[tuple[int, Path, int]]:
     )
     try:
         deadline = time.monotonic() + 120
-        while not (run / "metrics.jsonl").exists() or not (run / "address").exists():
+        metrics = run / "metrics.jsonl"
+        while not metrics.exists() or not metrics.stat().st_size or not (run / "address").exists():
             assert learner.poll() is None, "the training ended"
             assert time.monotonic() < deadline, "the training did not start"
             time.sleep(0.2)

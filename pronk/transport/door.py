@@ -28,7 +28,7 @@ CALLS_AT_ONCE = 200.0  # without an unroll, that an address may make
 ALLOWED_PER_SECOND = 10.0  # in the long run; the same for connections
 BLOCK_SECONDS = 5.0  # twice as long if it comes back as it went
 LONGEST_BLOCK_SECONDS = 40.0
-MOST_RECEIVED = 1 << 18  # bytes over a connection that does not play
+MOST_RECEIVED = 1 << 16  # bytes between two looks, over a connection that does not play
 MOST_BLOCKED = 256  # addresses at a time; the kernel's filter is as long as this list
 MOST_COUNTED = 10_000  # addresses whose allowance is remembered
 LISTED = next((folder for folder in ("/proc/self/fd", "/dev/fd") if os.path.isdir(folder)), None)
@@ -57,8 +57,8 @@ class Allowances:
         left, since = self._left.pop(address, (self._at_once, now))
         if len(self._left) >= MOST_COUNTED:
             del self._left[next(iter(self._left))]  # the one that was charged longest ago
-        left = max(0.0, min(self._at_once, left + ALLOWED_PER_SECOND * (now - since))) - count
-        self._left[address] = left, now
+        left = min(self._at_once, left + ALLOWED_PER_SECOND * (now - since)) - count
+        self._left[address] = max(0.0, left), now
         return left >= 0
 
 
@@ -77,6 +77,7 @@ class Door:
         self._last_blocks: dict[Address, tuple[float, float]] = {}  # seconds, and until when
         self._other_descriptors = 0
         self._idle: set[str] = set()  # at the last look
+        self._received: dict[str, int] = {}  # bytes, over connections that did not play at the last look
         self._connected = 0  # as of the last look
 
     def opened(self, caller: str) -> bool:
@@ -109,27 +110,36 @@ class Door:
         if descriptors > self._other_descriptors + len(kept):
             self._look_at_connections(descriptors, kept)
         else:
-            self._idle, self._connected = set(), self._log.connected
+            self._idle, self._received, self._connected = set(), {}, self._log.connected
 
     def _look_at_connections(self, descriptors: int, kept: set[str]) -> None:
-        found = {caller: connection_received(one) for caller, one in connections(self._port)}
-        self._other_descriptors = descriptors - len(found)
-        idle = found.keys() - self._calls.keys()
-        # gRPC tells how many connected, not who: those that are here stand for the others, which are gone already.
-        new = Counter(address_of(caller) for caller in idle - self._idle)
-        share = max(1.0, (self._log.connected - self._connected) / max(1, new.total()))
-        self._connected = self._log.connected
-        many = {address for address, count in new.items() if not self._new_connections.charge(address, share * count)}
-        stayed = Counter(address_of(caller) for caller in idle & self._idle)
-        self._idle = idle
-        too_many = len(idle) - self._most_idle
-        for address, count in stayed.most_common():
+        received = {caller: bytes_received(one) for caller, one in connections(self._port)}
+        self._other_descriptors = descriptors - len(received)
+        for caller in kept & received.keys():
+            del received[caller]
+        before, self._received = self._received, received
+        floods = {caller for caller in received if received[caller] - before.get(caller, 1 << 62) > MOST_RECEIVED}
+        idle = received.keys() - self._calls.keys()
+        idle_before, self._idle = self._idle, idle
+        self._block(self._who_connects_too_often(idle - idle_before), "too many new connections")
+        self._block(self._who_has_too_many(idle, idle_before), "too many connections without a call")
+        self._block({address_of(caller) for caller in floods}, "too much data from who does not play")
+
+    def _who_connects_too_often(self, new: set[str]) -> set[Address]:
+        """gRPC tells how many connected, not who: those that are here stand for the others, which are gone already."""
+        connected, self._connected = self._log.connected - self._connected, self._log.connected
+        each = max(1.0, connected / max(1, len(new)))
+        counts = Counter(address_of(caller) for caller in new)
+        return {address for address, count in counts.items() if not self._new_connections.charge(address, each * count)}
+
+    def _who_has_too_many(self, idle: set[str], idle_before: set[str]) -> set[Address]:
+        """Return the addresses with most connections that were idle before, too, if there are too many in all."""
+        too_many, found = len(idle) - self._most_idle, set()
+        for address, count in Counter(address_of(caller) for caller in idle & idle_before).most_common():
             if too_many > 0:
-                many.add(address)
+                found.add(address)
                 too_many -= count
-        floods = {address_of(caller) for caller in found.keys() - kept if found[caller] > MOST_RECEIVED}
-        self._block(many, "too many connections without a call")
-        self._block(floods, "too much data from who does not play")
+        return found
 
     def _block(self, addresses: set[Address], why: str) -> None:
         addresses = addresses - self._blocked.keys()
@@ -240,7 +250,7 @@ def caller_name(host: str, port: int) -> str:
     return f"ipv6:%5B{host}%5D:{port}" if ":" in host else f"ipv4:{host}:{port}"
 
 
-def connection_received(one: socket.socket) -> int:
+def bytes_received(one: socket.socket) -> int:
     """Return how many bytes have come over a connection, where the system tells (Linux), else 0."""
     if sys.platform != "linux":
         return 0
