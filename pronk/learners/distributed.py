@@ -215,8 +215,8 @@ def first_line(error: Exception) -> str:
 class LongWait:
     """Measures a wait for other learners: when to mention it, and when to give up."""
 
-    def __init__(self, limit: float = float("inf")) -> None:
-        self._began, self._next, self._limit = time.monotonic(), MENTION_SECONDS, limit
+    def __init__(self, limit: float = float("inf"), first: float = MENTION_SECONDS) -> None:
+        self._began, self._next, self._limit = time.monotonic(), first, limit
 
     @property
     def is_over(self) -> bool:
