@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import socket
+import time
 from collections import Counter, deque
 from collections.abc import Callable
 from typing import Any
@@ -32,6 +33,7 @@ from pronk.transport.validation import Magnitudes
 from pronk.types import Parameters
 
 LOOK_SECONDS = 0.25  # between two looks at the connections
+LOOKING = 0.05  # of the time at most: with thousands of connections a look takes long
 STOP_SECONDS = 2.0  # for actors to receive STOP at the end of the run
 UNROLLS_AT_ONCE = 8  # before other streams get their turn
 MOST_READERS = 64  # clients that only read parameters
@@ -84,9 +86,12 @@ class Gateway:
             self._learner.close()
 
     async def _watch(self) -> None:
+        took = 0.0
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(max(LOOK_SECONDS, took / LOOKING))
+            began = time.monotonic()
             self._door.look()
+            took = time.monotonic() - began
 
     def _useful_callers(self) -> set[str]:
         return {session.caller for session in self._sessions if session.playing or session.reads}
