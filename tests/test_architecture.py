@@ -45,6 +45,8 @@ LAYERS = {
         "batcher",
         "learner",
         "cloning",
+        "goal",
+        "broken_batches",
         "actors",
         "evaluation",
         "training",
