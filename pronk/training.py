@@ -9,7 +9,7 @@
            played; measured from Unroll.version, always logged
   stop     the learner leaves its `with`; the ports close; every actor gets `Closed` and returns
   failure  an actor's end is the end of its socket; its slots are its own, so nothing is lost, locked or half-read
-  replay   with replay.size, columns that were learnt from are drawn again into later batches: see replay.py
+  replay   with replay.size, columns that were learnt from are drawn again into later batches: see replay/
   group    several learners act as one: they add up their gradients at every update, and end together
   solved   when the return reaches its goal the weights are held, until whole episodes have confirmed it, and the
            evaluator too, where there is one
@@ -40,11 +40,11 @@ from pronk.envs.base import games_of
 from pronk.evaluation.atari_scores import human_normalised_summary
 from pronk.evaluation.evaluator import Evaluator
 from pronk.evaluation.filmer import Filmer
-from pronk.goal import Goal
 from pronk.layout import UnrollLayout
 from pronk.learner import Learner, NonFinite
 from pronk.learners import GroupEnded, LearnerGroup, Shared, SingleLearner
 from pronk.metrics import Metrics
+from pronk.metrics.goal import Goal
 from pronk.parameters import ParameterDelay
 from pronk.policies.numpy_mlp import small_mlp
 from pronk.processes.failures import user_code

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from typing import Any
 
 from pronk.config import ResolvedConfig
-from pronk.metrics import Experience, Metrics
-from pronk.task_returns import TaskConfirmation, mean_of
+from pronk.metrics.counters import Experience, Metrics
+from pronk.metrics.task_returns import TaskConfirmation, mean_of
 
 MOST_DOUBLINGS = 10  # of the pause after a refusal
 
