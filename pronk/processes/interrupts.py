@@ -1,8 +1,8 @@
 """Ctrl-C, SIGTERM and SIGHUP: the first asks for an orderly end, a second Ctrl-C or SIGTERM ends at once.
 
 SIGHUP comes when the terminal is closed or the SSH connection is lost, often twice: from the kernel and from the shell.
-So a second SIGHUP is ignored. Under `nohup` the first is ignored, too. `timeout` sends its signal twice: to the program,
-then to its process group. So two signals at once count as one.
+So a second SIGHUP is ignored. Under `nohup` the first is ignored, too. `timeout` sends its signal twice: to the
+program, then to its process group. So two signals at once count as one.
 """
 
 from __future__ import annotations
