@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pronk.metrics.statistics import CONFIDENCE, Interval, iqm
 from pronk.plotting.compare import Compared, compare, runs_to_compare, with_interval
 from pronk.plotting.comparison import MISSING, differing_keys, environment_of, label_of, shown
 from pronk.plotting.figures import look_of, styled
 from pronk.plotting.profiles import axis_title
-from pronk.statistics import CONFIDENCE, Interval, iqm
 from pronk.types import UserError
 
 if TYPE_CHECKING:

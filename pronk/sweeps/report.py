@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from pronk.metrics.statistics import Interval, bootstrap, iqm
 from pronk.runs.atomic import write_atomically
-from pronk.statistics import Interval, bootstrap, iqm
 from pronk.sweeps.expand import Settings, as_text
 from pronk.sweeps.running import COMPLETE, Record, as_json
 from pronk.types import UserError

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pronk.returns import EPISODES, Column, Episode, Estimate
-from pronk.task_returns import TaskConfirmation, TaskReturns, mean_of
+from pronk.metrics.returns import EPISODES, Column, Episode, Estimate
+from pronk.metrics.task_returns import TaskConfirmation, TaskReturns, mean_of
 from pronk.types import Array, Unroll
 
 
