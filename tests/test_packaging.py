@@ -150,6 +150,7 @@ def run(environment: Path, folder: Path, *words: str, timeout: float = 60) -> su
         pytest.param("train LunarLander-v3", "box2d", marks=pytest.mark.slow),
         pytest.param("push last ./shared", "hub", marks=pytest.mark.slow),
         pytest.param("train cartpole run.sinks=wandb", "wandb", marks=pytest.mark.slow),
+        pytest.param("train cartpole run.video=true", "toys", marks=pytest.mark.slow),
     ],
 )
 def test_a_missing_extra_is_named_before_work_starts(environment: Path, tmp_path: Path, line: str, extra: str) -> None:
@@ -157,6 +158,16 @@ def test_a_missing_extra_is_named_before_work_starts(environment: Path, tmp_path
     assert done.returncode == 2, done.stdout + done.stderr
     assert re.fullmatch(rf"error: .* pip install 'pronk\[{extra}\]'\n", done.stderr)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_a_sweep_without_matplotlib_says_so_first(environment: Path, tmp_path: Path) -> None:
+    settings = "{transport: local, run: {total_steps: 2000}, base: catch, sweep: {seeds: 1}}"
+    (tmp_path / "sweep.yaml").write_text(settings)
+    done = run(environment, tmp_path, "pronk", "sweep", "sweep.yaml", timeout=200)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.startswith("there will be no plot.png")
+    assert "pip install 'pronk[plot]'" in done.stderr
 
 
 @pytest.mark.slow
