@@ -2,6 +2,7 @@
 
 MinAtar's games (`pip install 'pronk[minatar]'`), with the settings of the preset `minatar`. For each seed it trains
 
+    random      nothing: a learning rate of almost zero
     alone       every game by itself, for --steps steps
     together    all games with one set of weights (env.tasks), for --steps steps of each
     observed    the same, and the network sees which game it plays (env.task_observed)
@@ -10,7 +11,7 @@ MinAtar's games (`pip install 'pronk[minatar]'`), with the settings of the prese
 
 and evaluates the last weights: --episodes of each game, in units of the game's own rewards. Prints a table of means
 over the seeds, and each score as a share of the score alone, both counted from random play. Results are appended to a
-JSON-lines file; what is in it is not run again.
+JSON-lines file; what is in it is not run again. Two calls can share the ways, and a third prints the table.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ from pronk.config import load_config
 HERE = Path(__file__).parent
 PRONK = [sys.executable, "-m", "pronk"]
 GAMES = {task.name: task.id for task in load_config("minatar").env.tasks}
-WAYS = ("alone", "together", "observed", "scaled", "scaled, no PopArt")
-BASELINE = "alone"
+WAYS = ("random", "alone", "together", "observed", "scaled", "scaled, no PopArt")
+RANDOM, BASELINE = "random", "alone"
 LEAST = 1e-12  # a learning rate that changes nothing: random play
 
 
@@ -47,7 +48,7 @@ def main() -> None:
     parser.add_argument("overrides", nargs="*", metavar="SECTION.KEY=VALUE", help="settings of Pronk, for all")
     options = parser.parse_args()
     rows = [json.loads(line) for line in options.results.read_text().splitlines()] if options.results.exists() else []
-    for seed, way in ((seed, way) for seed in options.seeds for way in ("random", *options.ways)):
+    for seed, way in ((seed, way) for seed in options.seeds for way in options.ways):
         for games in [[game] for game in options.games] if way == BASELINE else [options.games]:
             job = {"way": way, "games": games, "seed": seed, "steps": options.steps, "factor": options.factor}
             job |= {"set": options.overrides, "episodes": options.episodes}
@@ -68,10 +69,10 @@ def measure(job: dict[str, Any]) -> dict[str, float]:
     settings = [f"env.tasks={json.dumps([task_of(game, factors[game]) for game in games])}"]
     settings.append(f"run.total_steps={job['steps'] * len(games):.0f}")
     settings += {
-        "alone": ["actors.envs=20"],
+        BASELINE: ["actors.envs=20"],
         "observed": ["env.task_observed=true"],
         "scaled, no PopArt": ["network.popart=false"],
-        "random": [f"optimiser.learning_rate={LEAST}", "run.total_steps=10000"],
+        RANDOM: [f"optimiser.learning_rate={LEAST}", "run.total_steps=10000"],
     }.get(way, [])
     paths = os.pathsep.join(filter(None, [str(HERE), os.environ.get("PYTHONPATH")]))
     environment = os.environ | {"PYTHONPATH": paths}
@@ -102,7 +103,7 @@ def table(rows: list[dict[str, Any]], options: argparse.Namespace) -> str:
         and row["set"] == options.overrides
         and row["seed"] in options.seeds
     ]
-    scores = {way: {game: score(mine, way, game) for game in options.games} for way in ("random", *options.ways)}
+    scores = {way: {game: score(mine, way, game) for game in options.games} for way in options.ways}
     lines = [
         f"| {options.steps:,.0f} steps of each game | {' | '.join(options.games)} | of the score alone |",
         "|---|" + "---|" * (len(options.games) + 1),
@@ -123,7 +124,7 @@ def share(found: dict[str, float | None], scores: dict[str, dict[str, float | No
     """Return the mean and the least, over the games learnt alone, of (score - random) / (score alone - random)."""
     shares = []
     for game, value in found.items():
-        least, alone = scores["random"][game], scores.get(BASELINE, {}).get(game)
+        least, alone = (scores.get(way, {}).get(game) for way in (RANDOM, BASELINE))
         if value is not None and least is not None and alone is not None and alone > least:
             shares.append((value - least) / (alone - least))
     counted = f" ({len(shares)} of {len(found)} games; the others were not learnt alone)"

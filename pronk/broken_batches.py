@@ -47,8 +47,10 @@ class BrokenBatches:
         """Save a batch for `pronk debug`, and return what to tell the user."""
         group, learner = self._group, self._learner
         recorded_values = learner.replay_loss.recorded if learner.replay_loss else None
+        state = learner.state()
         before = {
-            "network": learner.state()["network"],
+            "network": state["network"],
+            "target": state["target"],
             "version": learner.version,
             "entropy_cost": learner.loss.entropy_cost,
             "recorded": None if recorded_values is None else recorded_values.cpu(),

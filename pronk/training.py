@@ -238,12 +238,13 @@ class Training:
         played = self._group.observe(self.learner, batch)
         if played is not None:
             agrees = functools.partial(self._group.decide, self._evaluation_agrees)
-            self._goal.confirm(played, agrees if self.config.evaluation.enabled else None)
+            # As the whole run has it: only learner 0 has an evaluator, but all have to take the same decision.
+            self._goal.confirm(played, agrees if self._recorded.evaluation.enabled else None)
 
     def _evaluation_agrees(self) -> bool:
         """Have the held weights evaluated. Where that is not possible, which was reported, nobody disagrees."""
-        self._save()
-        line = self._evaluator.evaluate_now(self._saver.last, self.interrupts) if self._saver.last else None
+        saved = self._save()
+        line = self._evaluator.evaluate_now(saved, self.interrupts) if saved else None
         return line is None or self._goal.agrees_with(line)
 
     def _synchronise(self, interrupts: Interrupts) -> None:
@@ -258,7 +259,8 @@ class Training:
         """Continue from learner 0's counters. All learners decide alike from here on, so all begin alike."""
         learner, metrics = self.learner, self.metrics
         self._goal.take_over(state["goal"])
-        metrics.take_over(state["metrics"])
+        # Learner 0's own clock has gone on while the group formed.
+        metrics.take_over(metrics.state() if self._leads else state["metrics"])
         if not self._leads:
             learner.version = state["version"]
             torch.manual_seed(further_learner_seed(self.config.run.seed, self._group.rank, metrics.env_steps))
@@ -331,14 +333,16 @@ class Training:
             self._said.add(message)
             self._say(message)
 
-    def _save(self) -> None:
-        """Write a checkpoint, and have it evaluated or filmed if that is due."""
-        if self._leads and (saved := self._saver.save(self._standing())):
+    def _save(self) -> Path | None:
+        """Write a checkpoint, and have it evaluated or filmed if that is due. None if it was not written."""
+        saved = self._saver.save(self._standing()) if self._leads else None
+        if saved:
             self._evaluator.offer(saved)
             self._filmer.offer(saved)
             self._callbacks.saved(saved)
         self._save_replay()
         self._saved_at = time.monotonic()
+        return saved
 
     def _save_last(self) -> Failure | None:
         """Write the last checkpoint. Returns why it is not where it belongs, if it is not."""

@@ -176,8 +176,8 @@ class DistributedGroup:
 
     def _connect(self, begin: Begin, own_host: str, tensors: list[Tensor]) -> None:
         """Set up the all-reduce, and copy learner 0's tensors to all."""
-        place = begin.ranks.index(self.rank)
-        arguments = (f"{KEY}-{begin.formation}", place, len(begin.ranks), own_host, tensors[0].device)
+        position = begin.ranks.index(self.rank)
+        arguments = (f"{KEY}-{begin.formation}", position, len(begin.ranks), own_host, tensors[0].device)
         try:
             self._collective = self._connection.enter_context(collective(begin.backend, self._store, *arguments))
             with torch.no_grad():

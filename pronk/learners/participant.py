@@ -1,7 +1,7 @@
 """A learner other than 0: joins learner 0, gets everything from it, and steps when learner 0 is ready.
 
-Learner 0 hears of it every second while it waits for anything, so that one that is stopped or hangs can be told from
-one whose actors are slow.
+Learner 0 gets a message from it every second while it waits for anything, so that one that is stopped or hangs can be
+told from one whose actors are slow.
 """
 
 from __future__ import annotations

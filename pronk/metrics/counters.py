@@ -124,8 +124,10 @@ class Metrics:
     def waiting(self) -> Iterator[None]:
         """Around the learner's wait for a batch."""
         began = time.perf_counter()
-        yield
-        self._waited += time.perf_counter() - began
+        try:
+            yield
+        finally:
+            self._waited += time.perf_counter() - began
 
     def record(self, experience: Experience, report: dict[str, float]) -> None:
         """One update: what its batch held, and the learner's report."""

@@ -5,7 +5,8 @@
 
 The return that training reports is of many policies, each a little older than the next. So the weights are held until
 every environment has begun and ended an episode with them (returns.py says why that is enough). Those episodes come
-from actors, perhaps of other machines; where there is an evaluator, it has to agree as well.
+from actors, perhaps of other machines. Where there is an evaluator, it is asked as well. One that gives no answer
+within `evaluation.final_seconds`, or has failed for good, does not stand in the way.
 """
 
 from __future__ import annotations
@@ -75,11 +76,11 @@ class Goal:
         """Return whether a line of the evaluator's does not contradict that the goal is reached."""
         goal = self.config.run.stop_return
         assert goal is not None, "else nothing is confirmed"
-        error = evaluation["std"] / math.sqrt(evaluation["episodes"])
-        if evaluation["mean"] + 2 * error >= goal:  # few episodes do not contradict many that closely
+        mean, std = (math.nan if evaluation[name] is None else evaluation[name] for name in ("mean", "std"))
+        if mean + 2 * std / math.sqrt(evaluation["episodes"]) >= goal:  # few episodes do not contradict many so closely
             return True
         self._say(
-            f"return {goal:g} not confirmed: {evaluation['mean']:.4g}, the mean of the evaluator's "
+            f"return {goal:g} not confirmed: {mean:.4g}, the mean of the evaluator's "
             f"{evaluation['episodes']} episodes, but {self._metrics.episode_return:.4g} as actors report it; "
             "training continues"
         )

@@ -55,6 +55,7 @@ CENTRE_NAMES = {"mean": "mean", "iqm": "interquartile mean"}
 BAND_NAMES = {"range": "range", "std": "standard deviation", "bootstrap": "95% bootstrap interval"}
 USUAL_SMOOTH = 0.05
 MARKS = 6  # on a line
+FEW_ROWS, LEGEND_ROW = 4, 0.19  # a legend of more rows makes the figure higher, by so many inches for each
 MOST_TASKS = 12  # that have a panel each
 MOST_IN_ROW = 4  # small panels
 EVALUATED: dict[str, Any] = {"linestyle": (0, (2, 2)), "linewidth": 0.9, "markersize": 4.5, "markerfacecolor": "white"}
@@ -320,6 +321,8 @@ def heading(figure: Figure, groups: list[Group], options: Options, panels: list[
     if len(handles) > 1 or names[groups[0].label].strip():
         longest = max(len(str(handle.get_label())) for handle in handles)
         columns = max(1, min(len(handles), math.floor(15 * figure.get_figwidth() / (longest + 8))))
+        rows = math.ceil(len(handles) / columns)
+        figure.set_figheight(figure.get_figheight() + LEGEND_ROW * max(0, rows - FEW_ROWS))
         figure.legend(handles=handles, loc="outside lower left", ncols=columns, frameon=False, handlelength=3.2)
 
 

@@ -120,7 +120,7 @@ class Replay:
             if path in self._pools:
                 self._pools[path].read(slots, array)
             else:
-                array[...] = np.moveaxis(self.arrays[path].take(slots, 0), 0, axis)
+                array[...] = self.arrays[path].take(slots, 0).swapaxes(0, axis)
         return slots
 
     def values(self, slots: Array) -> Array | None:
@@ -157,7 +157,7 @@ class Replay:
             if path in self._pools:
                 stacks.append((self._pools[path], array))
             else:
-                self.arrays[path][slots] = np.moveaxis(array[(slice(None),) * axis + (columns,)], axis, 0)
+                self.arrays[path][slots] = array[(slice(None),) * axis + (columns,)].swapaxes(axis, 0)
         for slot, column in zip(filled, numbers, strict=True):
             self._oldest = max(self._oldest, self._end + 1 - self._size)
             for pool, array in stacks:
@@ -175,9 +175,9 @@ class Replay:
     def _chosen(self, count: int) -> Array:
         """Draw slots: each column alike, or in proportion to its priority."""
         assert len(self), "nothing to draw from"
-        numbers = np.arange(self._oldest, self._end) % self._size
         if self._priority is None:
-            return numbers[self._random.integers(len(self), size=count)]
+            return (self._oldest + self._random.integers(len(self), size=count)) % self._size
+        numbers = np.arange(self._oldest, self._end) % self._size
         shares = np.cumsum(self._priority[numbers])
         found = np.searchsorted(shares, self._random.random(count) * shares[-1], side="right")
         return numbers[np.minimum(found, len(self) - 1)]

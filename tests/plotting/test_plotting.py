@@ -86,6 +86,17 @@ def test_the_legend_and_the_title_do_not_cover_data(runs):
         assert not any(one.overlaps(box) for box in boxes)
 
 
+def test_a_long_legend_leaves_the_panels_their_size(tmp_path):
+    heights = []
+    for count in (2, 40):
+        for index in range(count):
+            made_run(tmp_path / str(count) / str(index), f"loss.discount=0.{10 + index}", returns=RETURNS)
+        figure = drawn(tmp_path / str(count))
+        FigureCanvasAgg(figure).draw()
+        heights.append(figure.axes[0].get_window_extent().height)
+    assert heights[1] > 0.6 * heights[0]
+
+
 def test_each_environment_has_a_panel_of_its_own(runs):
     made_run(runs / "c", source="catch", returns=[0.1, 0.2])
     titles = [axis.get_title("left") for axis in drawn(runs).axes]
