@@ -13,7 +13,8 @@ from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = {"README.md": "index.md", "README.zh.md": "README.zh.md", "CONTRIBUTING.md": "CONTRIBUTING.md"}
-PAGES |= {"CHANGELOG.md": "CHANGELOG.md", "SECURITY.md": "SECURITY.md"}
+# SECURITY.md under another name: on some systems SECURITY.html and security.html would be one file.
+PAGES |= {"CHANGELOG.md": "CHANGELOG.md", "SECURITY.md": "reporting.md"}
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s#]*)(#[^)\s]*)?\)")
 SHIM = "https://unpkg.com/iframe-worker/shim"
 
@@ -36,7 +37,7 @@ def on_files(files: Files, config: Any) -> Files:
         files.append(File.generated(config, target, content=(ROOT / name).read_text(encoding="utf-8")))
     for file in files.documentation_pages():
         is_command = file.src_uri.startswith("commands/") and file.src_uri != "commands/README.md"
-        if is_command or file.src_uri == "SECURITY.md":
+        if is_command or file.src_uri == "reporting.md":
             file.inclusion = file.inclusion.NOT_IN_NAV
     return files
 
