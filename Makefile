@@ -10,10 +10,10 @@ PYTHON    ?= $(shell for each in $(PYTHONS); do $$each $(IS_RECENT) >/dev/null 2
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help install browser sshd train test test-slow chaos fuzz lint bench docs dist clean
+.PHONY: help install browser sshd train test test-slow test-oldest test-newest chaos fuzz audit tested-versions lint bench docs dist clean
 
 help:  ## this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 17
 
 install: .venv/installed  ## make .venv with everything in it
 
@@ -50,6 +50,18 @@ test: lint browser sshd  ## lint, then every test that is not slow, several at a
 test-slow: install  ## the long trainings that back the claims in docs/results
 	$(BIN)/pytest -m slow --timeout=1800
 
+# $(call fresh_venv,FOLDER,CONSTRAINTS): an environment beside .venv, made anew, with everything that the tests need.
+fresh_venv = rm -rf $(1) && $(PYTHON) -m venv $(1) && PIP_CONSTRAINT=$(2) $(1)/bin/pip install --quiet --editable '.[dev]'
+
+test-oldest: install  ## the tests with the lowest versions that pyproject.toml allows (make PYTHON=python3.11; torch stays)
+	$(BIN)/python tests/support/oldest_versions.py pyproject.toml constraints.txt > .venv/oldest.txt
+	$(call fresh_venv,.venv-oldest,$(CURDIR)/.venv/oldest.txt)
+	.venv-oldest/bin/pytest -n auto
+
+test-newest:  ## the tests with the newest versions that the package index has (torch stays)
+	$(call fresh_venv,.venv-newest,$(PIP_CONSTRAINT))
+	.venv-newest/bin/pytest -n auto
+
 # How many faults of each kind: make chaos CHAOS='--faults 33 --kills 10'
 CHAOS ?= --faults 200 --kills 100 --interrupts 100 --network 20 --ssh 6 --ray 6 --environments
 
@@ -58,6 +70,17 @@ chaos: install sshd  ## faults against real runs, over an hour of them; see docs
 
 fuzz: install  ## 100,000 hostile inputs for everything that reads files, the network or the command line
 	PRONK_FUZZ=100000 $(BIN)/pytest tests/test_fuzzing.py -n auto
+
+# Without the database of vulnerabilities there is nothing to compare with: that is said, and fails nothing.
+audit: install  ## known vulnerabilities of what is installed in .venv (pip-audit); skipped offline
+	@if $(BIN)/python -c "import socket; socket.create_connection(('api.osv.dev', 443), 10)" 2>/dev/null; then \
+		$(BIN)/pip install --quiet --editable '.[audit]' && \
+		$(BIN)/pip-audit --vulnerability-service osv --skip-editable --progress-spinner off; \
+	else echo "cannot connect to api.osv.dev: the audit is skipped"; fi
+
+tested-versions: test  ## write the versions that the tests have just passed with to constraints-tested.txt
+	{ echo "# Versions of $$($(BIN)/python --version) that 'make test' passed with; made by 'make tested-versions'."; \
+	  $(BIN)/pip freeze --exclude-editable | sed -nE 's/^([A-Za-z0-9_.-]+==[^+ ]+).*/\1/p'; } > constraints-tested.txt
 
 lint: install  ## ruff and mypy
 	$(BIN)/ruff check .
@@ -80,4 +103,4 @@ dist: install  ## wheel and sdist, built and checked, in dist/
 	$(BIN)/twine check --strict dist/*
 
 clean:  ## remove .venv and caches (runs/ stays)
-	rm -rf .venv build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-oldest .venv-newest build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -10,7 +10,7 @@ import argparse
 
 import numpy as np
 
-from pronk.statistics import bootstrap, iqm
+from pronk.metrics.statistics import bootstrap, iqm
 
 SIZES = ((2, 1), (3, 1), (5, 1), (10, 1), (20, 1), (3, 10), (5, 10))  # runs of each task, tasks
 LARGE = 2_000_000  # scores

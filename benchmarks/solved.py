@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from pronk.returns import CONFIRMED
+from pronk.metrics.returns import CONFIRMED
 
 PRONK = [sys.executable, "-m", "pronk"]
 EPISODES = 400  # of an evaluation

@@ -84,6 +84,7 @@ def debug(run: str | Path, *, learner: int = 0, trust: bool = False) -> StepRepo
     again = Learner(resolved, spec_of(config, lambda line: None), torch.device("cpu"))
     try:
         again.network.load_state_dict(kept["network"])
+        again.load_target(kept.get("target"))
         batch = Unroll(**kept["batch"])
     except (RuntimeError, TypeError) as error:
         reason = " ".join(str(error).split())

@@ -150,6 +150,11 @@ class Learner:
             "random_cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
         }
 
+    def load_target(self, saved: Tensor | None) -> None:
+        """Set the target network, if there is one, as `state` has it. None: the run had none until now."""
+        if self._target:
+            self._target.values.copy_(self._block.values if saved is None else saved)
+
     def load_state(self, state: dict[str, Any]) -> None:
         """Continue from what `state` returned. Raises UserError if it is of another network or optimiser."""
         try:
@@ -161,9 +166,7 @@ class Learner:
         self.version = state["version"]
         if "brake" in state:
             self._brake.values.copy_(state["brake"])
-        if self._target:
-            saved = state.get("target")  # None: the run had no target network until now
-            self._target.values.copy_(self._block.values if saved is None else saved)
+        self.load_target(state.get("target"))
         torch.set_rng_state(state["random"].cpu())
         if len(state["random_cuda"]) == torch.cuda.device_count():  # else it was saved on another machine
             torch.cuda.set_rng_state_all([random.cpu() for random in state["random_cuda"]])

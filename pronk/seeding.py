@@ -29,7 +29,7 @@ def stream(seed: int, *position: int) -> np.random.SeedSequence:
 
 def as_int(sequence: np.random.SeedSequence) -> int:
     """Return a number of 63 bits, for generators that take a plain integer."""
-    return int(sequence.generate_state(1, np.uint64)[0] >> 1)
+    return int(sequence.generate_state(1, np.uint64)[0]) >> 1
 
 
 def learner_seed(seed: int) -> int:

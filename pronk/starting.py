@@ -183,6 +183,7 @@ class Prepared(NamedTuple):
 def prepare(config: Config, rendezvous: Rendezvous, say: Say) -> Prepared:
     """Make the learner, and check everything. Nothing is written yet: most mistakes in a configuration show here."""
     check_sinks(config.run.sinks)
+    check_filming(config)
     spec = spec_of(config, say)
     for note in spec.notes:
         say(note)
@@ -201,6 +202,15 @@ def prepare(config: Config, rendezvous: Rendezvous, say: Say) -> Prepared:
     if replay:
         choices.append(describe_replay(resolved, config.replay.size, replay))
     return Prepared(config, resolved, learner, choices)
+
+
+def check_filming(config: Config) -> None:
+    """Raise UserError if the clips that are asked for need a package that is not installed."""
+    settings = {"run.video": config.run.video, "run.clip_every_steps": config.run.clip_every_steps}
+    if asked := [name for name, value in settings.items() if value]:
+        from pronk.envs.mistakes import check_drawing  # not every environment needs Gymnasium
+
+        check_drawing(asked[0], config.env.each_task)
 
 
 def train_on_cluster(

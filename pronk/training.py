@@ -9,7 +9,7 @@
            played; measured from Unroll.version, always logged
   stop     the learner leaves its `with`; the ports close; every actor gets `Closed` and returns
   failure  an actor's end is the end of its socket; its slots are its own, so nothing is lost, locked or half-read
-  replay   with replay.size, columns that were learnt from are drawn again into later batches: see replay.py
+  replay   with replay.size, columns that were learnt from are drawn again into later batches: see replay/
   group    several learners act as one: they add up their gradients at every update, and end together
   solved   when the return reaches its goal the weights are held, until whole episodes have confirmed it, and the
            evaluator too, where there is one
@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import math
 import time
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
@@ -34,6 +33,7 @@ import torch
 from pronk.actor import specs_for
 from pronk.actors import ActorSetup, running_actors
 from pronk.batcher import Batch, Batcher
+from pronk.broken_batches import BrokenBatches, BrokenGradient
 from pronk.config import Config, ResolvedConfig, recorded
 from pronk.config.resolved import check_same_tasks
 from pronk.envs.base import games_of
@@ -44,12 +44,12 @@ from pronk.layout import UnrollLayout
 from pronk.learner import Learner, NonFinite
 from pronk.learners import GroupEnded, LearnerGroup, Shared, SingleLearner
 from pronk.metrics import Metrics
+from pronk.metrics.goal import Goal
 from pronk.parameters import ParameterDelay
 from pronk.policies.numpy_mlp import small_mlp
 from pronk.processes.failures import user_code
 from pronk.processes.interrupts import Interrupted, Interrupts
 from pronk.replay import Replay
-from pronk.runs.broken_batch import keep_broken_batch
 from pronk.runs.directory import RunDirectory
 from pronk.runs.saver import CheckpointSaver, Standing
 from pronk.schedules import entropy_cost, learning_rate, progress_of
@@ -57,16 +57,11 @@ from pronk.seeding import further_learner_seed, replay_seed
 from pronk.sinks import Sink
 from pronk.sinks.callbacks import Callbacks, Stopped
 from pronk.sinks.of_run import sinks_of_run
-from pronk.task_returns import TaskConfirmation, mean_of
 from pronk.types import EnvSpec, Failure, Unroll
 
 Say = Callable[[str], None]
 
 MOST_BARREN_UPDATES = 200  # in a row without a single valid step, after which the run cannot be getting anywhere
-
-
-class BrokenGradient(Failure):
-    """A loss or gradient was not finite. No checkpoint is written after it."""
 
 
 class Training:
@@ -90,10 +85,8 @@ class Training:
         self.interrupts = Interrupts(say if self._leads else lambda message: None)
         self._replay: Replay | None = None
         self.metrics = metrics_of(config, learner.spec)
-        self._confirmation: TaskConfirmation | None = None  # while the weights are held
-        self._confirm_from = 0  # steps
-        self._refused = 0  # times that the evaluator did not agree
-        self._skipped = self._skipped_in_a_row = 0  # batches whose loss was not finite
+        self._goal = Goal(config, self.metrics, say)
+        self._broken = BrokenBatches(config, learner, self._group, run.path, say)
         self._reported: dict[str, Any] | None = None
         self._said: set[str] = set()
         self._saver = CheckpointSaver(run.checkpoints, config.checkpoint.keep, self._state, self._say_once)
@@ -133,7 +126,7 @@ class Training:
                 interrupts.announce()
                 outcome = "interrupted"
             except NonFinite as error:
-                outcome, failure = "failed", self._keep_broken_batch(error)
+                outcome, failure = "failed", self._broken.keep(error)
             except SystemExit as error:  # of an environment or a sink; nothing of ours calls it
                 outcome, failure = "failed", Failure(f"something called sys.exit({error.code!r}) while training")
             except Exception as error:
@@ -190,12 +183,12 @@ class Training:
                 with metrics.waiting():
                     batch = batcher.next()
                 self._callbacks.played(batch.arrays, batch.fresh, learner.spec.tasks)
-                if self._confirmation:
-                    self._confirm(batch, self._confirmation)
+                if self._goal.is_being_confirmed:
+                    self._confirm(batch)
                 else:
                     self._update(batch, meanwhile=batcher.prefetch)
                     # Weights that are held now must be played, or nothing could ever confirm them.
-                    if due := delay.due(learner.parameters(), at_once=self._confirmation is not None):
+                    if due := delay.due(learner.parameters(), at_once=self._goal.is_being_confirmed):
                         port.publish(due)
                 if metrics.seconds_since_line() >= self.config.run.log_every_seconds:
                     metrics.queue = port.waiting / max(1, port.room)
@@ -224,10 +217,10 @@ class Training:
         try:
             with user_code("the learner"):
                 update = self._group.step(learner, batch, rate, meanwhile)
-        except NonFinite as error:  # in every learner of a group, so all skip the same batches
-            self._skip(error)
+        except NonFinite as error:
+            self._broken.drop(error)
             return
-        self._skipped_in_a_row = 0
+        self._broken.learnt()
         if update is None:
             return
         if self._replay is not None and learner.replay_loss:
@@ -238,66 +231,21 @@ class Training:
                 self._say(self._replay.shortage)
         metrics.learning_rate = update.report.pop("learning_rate")
         metrics.record(update.experience, update.report)
-        if metrics.reached(config.run.stop_return) and metrics.env_steps >= self._confirm_from:
-            self._confirmation = metrics.confirmation()
+        self._goal.look()
 
-    def _skip(self, error: NonFinite) -> None:
-        """Drop a batch whose loss is not finite. Raises `error` if the run is to end with it."""
-        settings = self.config.learner
-        self._skipped += 1
-        self._skipped_in_a_row += 1
-        if settings.on_nan == "stop" or self._skipped_in_a_row > settings.max_skipped:
-            raise error
-        if self._skipped == 1:
-            self._say(f"a batch was dropped (learner.on_nan=skip): {self._keep_broken_batch(error)}")
-        elif self._skipped.bit_count() == 1:  # at 2, 4, 8 ...
-            self._say(f"{self._skipped} batches were dropped so far (learner.on_nan=skip)")
-
-    def _confirm(self, batch: Batch, confirmation: TaskConfirmation) -> None:
+    def _confirm(self, batch: Batch) -> None:
         """Learn nothing from a batch: the weights are held until it is known what they are worth."""
-        goal, metrics = self.config.run.stop_return, self.metrics
         played = self._group.observe(self.learner, batch)
-        if played is None:
-            return
-        metrics.observe(played)
-        confirmation.record(played.columns, played.episodes, played.length)
-        metrics.confirmed = confirmation.estimates()
-        estimate = mean_of(metrics.confirmed) if metrics.confirmed else None
-        if estimate is None:
-            return
-        self._confirmation = None
-        if not metrics.reached(goal):
-            self._confirm_from = metrics.env_steps + confirmation.steps  # at most half of the time goes into this
-            self._say(
-                f"return {goal:g} not confirmed: {estimate.value:.4g}, the mean of {estimate.episodes} episodes of the "
-                "present policy; training continues"
-            )
-        elif self.config.evaluation.enabled and not (agreed := self._group.decide(self._evaluation_agrees)):
-            metrics.confirmed = None
-            if agreed is None:  # the group formed again: all have begun anew
-                return
-            self._refused += 1
-            # What actors report is not what the evaluator finds, so ask seldom: an evaluation holds up training.
-            self._confirm_from = metrics.env_steps + (confirmation.steps << min(self._refused, 10))
+        if played is not None:
+            agrees = functools.partial(self._group.decide, self._evaluation_agrees)
+            # As the whole run has it: only learner 0 has an evaluator, but all have to take the same decision.
+            self._goal.confirm(played, agrees if self._recorded.evaluation.enabled else None)
 
     def _evaluation_agrees(self) -> bool:
-        """Have the held weights evaluated. Episodes come from actors, perhaps of other machines; these do not."""
-        goal = self.config.run.stop_return
-        assert goal is not None, "else nothing is confirmed"
-        self._save()
-        if self._saver.last is None:
-            return True  # the disk is full, which was said
-        line = self._evaluator.evaluate_now(self._saver.last, self.interrupts)
-        if line is None:
-            return True  # there is no evaluator any more, or it was too slow; both were said
-        error = line["std"] / math.sqrt(line["episodes"])
-        if line["mean"] + 2 * error >= goal:  # few episodes do not contradict many that closely
-            return True
-        self._say(
-            f"return {goal:g} not confirmed: {line['mean']:.4g}, the mean of the evaluator's {line['episodes']} "
-            f"episodes, but {self.metrics.episode_return:.4g} as actors report it; training continues"
-        )
-        return False
+        """Have the held weights evaluated. Where that is not possible, which was reported, nobody disagrees."""
+        saved = self._save()
+        line = self._evaluator.evaluate_now(saved, self.interrupts) if saved else None
+        return line is None or self._goal.agrees_with(line)
 
     def _synchronise(self, interrupts: Interrupts) -> None:
         """Wait for all learners, and take over learner 0's weights, optimiser and counters."""
@@ -305,15 +253,14 @@ class Training:
         self._group.begin(shared, interrupts, self.metrics.waiting)
 
     def _shared_state(self) -> dict[str, Any]:
-        decisions = {"confirm_from": self._confirm_from, "refused": self._refused}
-        return {"metrics": self.metrics.state(), "version": self.learner.version, **decisions}
+        return {"metrics": self.metrics.state(), "version": self.learner.version, "goal": self._goal.state()}
 
     def _take_over(self, state: dict[str, Any]) -> None:
         """Continue from learner 0's counters. All learners decide alike from here on, so all begin alike."""
         learner, metrics = self.learner, self.metrics
-        self._confirmation = None
-        self._confirm_from, self._refused = state["confirm_from"], state["refused"]
-        metrics.take_over(state["metrics"])
+        self._goal.take_over(state["goal"])
+        # Learner 0's own clock has gone on while the group formed.
+        metrics.take_over(metrics.state() if self._leads else state["metrics"])
         if not self._leads:
             learner.version = state["version"]
             torch.manual_seed(further_learner_seed(self.config.run.seed, self._group.rank, metrics.env_steps))
@@ -363,6 +310,7 @@ class Training:
     def change(self, changes: dict[str, Any]) -> None:
         """Replace settings that are read at every update, from the next one on, also in config.yaml."""
         self.config, self._recorded = self.config.replace(changes), self._recorded.replace(changes)
+        self._goal.config = self.config
         self._run.write_config(self._recorded)
 
     def _report(self) -> None:
@@ -385,14 +333,16 @@ class Training:
             self._said.add(message)
             self._say(message)
 
-    def _save(self) -> None:
-        """Write a checkpoint, and have it evaluated or filmed if that is due."""
-        if self._leads and (saved := self._saver.save(self._standing())):
+    def _save(self) -> Path | None:
+        """Write a checkpoint, and have it evaluated or filmed if that is due. None if it was not written."""
+        saved = self._saver.save(self._standing()) if self._leads else None
+        if saved:
             self._evaluator.offer(saved)
             self._filmer.offer(saved)
             self._callbacks.saved(saved)
         self._save_replay()
         self._saved_at = time.monotonic()
+        return saved
 
     def _save_last(self) -> Failure | None:
         """Write the last checkpoint. Returns why it is not where it belongs, if it is not."""
@@ -423,17 +373,6 @@ class Training:
         self.learner.load_state(state["learner"])
         self.metrics.load_state(state["metrics"])
         self._run.prepare_resume(self._recorded, self.metrics.updates)
-
-    def _keep_broken_batch(self, error: NonFinite) -> BrokenGradient:
-        group, learner = self._group, self.learner
-        recorded_values = learner.replay_loss.recorded if learner.replay_loss else None
-        before = {
-            "network": learner.state()["network"],
-            "version": learner.version,
-            "entropy_cost": learner.loss.entropy_cost,
-            "recorded": None if recorded_values is None else recorded_values.cpu(),
-        }
-        return BrokenGradient(keep_broken_batch(error, error.batch, before, self._run.path, group.rank, group.broken))
 
 
 def metrics_of(config: ResolvedConfig, spec: EnvSpec) -> Metrics:

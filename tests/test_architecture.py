@@ -28,23 +28,19 @@ LAYERS = {
         "runs",
         "parameters",
         "device",
-        "returns",
-        "task_returns",
         "metrics",
         "schedules",
-        "diagnosis",
-        "statistics",
     },
     "seams": {"envs", "networks", "losses", "optimisers", "transport", "sinks", "learners"},
     "story": {
         "policies",
         "actor",
-        "frame_stacks",
         "replay",
         "pacing",
         "batcher",
         "learner",
         "cloning",
+        "broken_batches",
         "actors",
         "evaluation",
         "training",
@@ -69,8 +65,7 @@ LAYER = {unit: number for number, units in enumerate(LAYERS.values()) for unit i
 
 # What the command line and a starting actor import: torch alone takes two seconds.
 WITHOUT_TORCH = {
-    *("types", "seeding", "layout", "config", "processes", "runs", "returns", "metrics", "schedules", "diagnosis"),
-    *("statistics", "task_returns"),
+    *("types", "seeding", "layout", "config", "processes", "runs", "metrics", "schedules"),
     *("envs", "transport", "sinks", "cluster", "dashboard", "plotting", "populations", "sweeps", "cli"),
 }
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from oldest_versions import oldest
 from packaging.requirements import Requirement
 
 import pronk
@@ -74,9 +75,22 @@ def test_workflow_runs_targets_of_the_makefile_on_every_supported_python() -> No
     jobs = workflow["jobs"]
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     used = re.findall(r"run: make ([a-z-]+)", (ROOT / ".github/workflows/ci.yml").read_text(encoding="utf-8"))
-    assert {"lint", "test", "dist"} == set(used) <= targets
+    assert {"audit", "lint", "test", "dist"} == set(used) <= targets
     declared = {line.rpartition(" ")[2] for line in PROJECT["classifiers"] if re.search(r"Python :: 3\.\d", line)}
     assert set(jobs["test"]["strategy"]["matrix"]["python"]) == declared
+
+
+def test_the_oldest_versions_are_the_lower_bounds_and_torch_stays() -> None:
+    fixed = (ROOT / "constraints.txt").read_text(encoding="utf-8")
+    found = oldest((ROOT / "pyproject.toml").read_text(encoding="utf-8"), fixed)
+    assert [line for line in found if line.startswith("torch")] == [
+        line for line in fixed.splitlines() if line[0] != "#"
+    ]
+    required = {Requirement(line).name: Requirement(line).specifier for line in PROJECT["dependencies"]}
+    chosen = dict(line.split("==") for line in found)
+    assert required.keys() <= chosen.keys()
+    assert all(specifier.contains(chosen[name]) for name, specifier in required.items())
+    assert {"optuna", "onnx", "ale-py"} <= chosen.keys()  # of the extras in `all`
 
 
 # ---- installed: what `pip install pronk` gives, and nothing else; without a network
@@ -136,6 +150,7 @@ def run(environment: Path, folder: Path, *words: str, timeout: float = 60) -> su
         pytest.param("train LunarLander-v3", "box2d", marks=pytest.mark.slow),
         pytest.param("push last ./shared", "hub", marks=pytest.mark.slow),
         pytest.param("train cartpole run.sinks=wandb", "wandb", marks=pytest.mark.slow),
+        pytest.param("train cartpole run.video=true", "toys", marks=pytest.mark.slow),
     ],
 )
 def test_a_missing_extra_is_named_before_work_starts(environment: Path, tmp_path: Path, line: str, extra: str) -> None:
@@ -143,6 +158,16 @@ def test_a_missing_extra_is_named_before_work_starts(environment: Path, tmp_path
     assert done.returncode == 2, done.stdout + done.stderr
     assert re.fullmatch(rf"error: .* pip install 'pronk\[{extra}\]'\n", done.stderr)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_a_sweep_without_matplotlib_says_so_first(environment: Path, tmp_path: Path) -> None:
+    settings = "{transport: local, run: {total_steps: 2000}, base: catch, sweep: {seeds: 1}}"
+    (tmp_path / "sweep.yaml").write_text(settings)
+    done = run(environment, tmp_path, "pronk", "sweep", "sweep.yaml", timeout=200)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.startswith("there will be no plot.png")
+    assert "pip install 'pronk[plot]'" in done.stderr
 
 
 @pytest.mark.slow

@@ -91,13 +91,16 @@ def test_search_knows_every_setting_and_every_command(site: Path) -> None:
 
 @pytest.mark.skipif(missing() is not None, reason=str(missing()))
 def test_search_works_in_a_browser_without_a_server(site: Path) -> None:
+    links = "return [...document.querySelectorAll('.md-search-result__link')].map((link) => link.href)"
     with browser() as driver:
-        driver.get((site / "index.html").as_uri() + "?q=entropy_cost")
-        for _ in range(100):
-            results = driver.execute_script("return document.querySelectorAll('.md-search-result__link').length")
-            if results:
-                break
-            driver.execute_async_script("setTimeout(arguments[0], 100)")
-        assert results
+        # the Chinese word is in the middle of sentences
+        for word, page in (("entropy_cost", "reference/settings.html"), ("学习率", "zh/guide.html")):
+            driver.get((site / "index.html").as_uri() + f"?q={word}")
+            for _ in range(100):
+                found = driver.execute_script(links)
+                if any(page in link for link in found):
+                    break
+                driver.execute_async_script("setTimeout(arguments[0], 100)")
+            assert any(page in link for link in found), word
         errors = [entry for entry in driver.get_log("browser") if entry["level"] == "SEVERE"]
         assert errors == []

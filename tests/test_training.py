@@ -14,7 +14,7 @@ from processes import read_metrics
 from pronk import training
 from pronk.actors import ActorSetup
 from pronk.config import load_config, resolve
-from pronk.returns import CONFIRMED, EPISODES
+from pronk.metrics.returns import CONFIRMED, EPISODES
 from pronk.runs import saver
 from pronk.runs.checkpoint import load_checkpoint
 from pronk.runs.directory import RunDirectory

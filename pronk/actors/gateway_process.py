@@ -29,9 +29,11 @@ MEANINGS = {
     "Handshake failed": "a TLS handshake failed",
     "Handshake timed out": "a connection that stayed silent",
 }
+ANY_SIGN = re.compile("|".join(MEANINGS))
 ALIVE_SECONDS = 1.0  # between signs of life
 SWITCH_SECONDS = 0.0005  # gRPC's thread hands every event to asyncio's, which should not wait long for the lock
-GRPC_LINE = r"^[IWEF]\d{4} [\d:.]+ +\d+ "  # other lines of standard error are kept as they are
+GRPC_LINE = re.compile(r"[IWEF]\d{4} [\d:.]+ +\d+ ")  # other lines of standard error are kept as they are
+CONNECTED = "adding handshaker endpoint_info"  # once for each connection
 
 
 def main(job: dict[str, Any], channel: Channel) -> None:
@@ -44,8 +46,9 @@ def main(job: dict[str, Any], channel: Channel) -> None:
     os.environ.setdefault("GRPC_VERBOSITY", "INFO")
     os.environ.setdefault("GRPC_TRACE", "handshaker")  # logs connections that fail before Python sees them
     from pronk.layout import UnrollLayout
-    from pronk.transport.gateway import Gateway, Rules
+    from pronk.transport.gateway import Gateway
     from pronk.transport.gateway_log import GatewayLog
+    from pronk.transport.gateway_rules import Rules
     from pronk.transport.security import Credentials
     from pronk.transport.shared_memory import Ticket
 
@@ -113,10 +116,10 @@ def sort_lines(descriptor: int, notes: Any, keep: Callable[[str], None]) -> None
     """Turn gRPC's lines about failed connections into refusals; keep what is not gRPC's."""
     with open(descriptor, errors="replace") as lines:
         for line in lines:
-            if not re.match(GRPC_LINE, line):
+            if not GRPC_LINE.match(line):
                 keep(line)
-                continue
-            for sign, meaning in MEANINGS.items():
-                if re.search(sign, line):
-                    notes.refused("somebody", "", meaning)
-                    break
+            elif CONNECTED in line:
+                notes.connected += 1
+            elif ANY_SIGN.search(line):
+                meaning = next(meaning for sign, meaning in MEANINGS.items() if re.search(sign, line))
+                notes.refused("somebody", "", meaning)

@@ -125,9 +125,13 @@ class RemoteActor:
             try:
                 connection = Connection(self.address, self.credentials, KEEPALIVE_SECONDS, self.hello)
                 connection.on_hang = self.on_hang
+                connection.on_quiet = self._say_quiet
                 return connection
             except LearnerUnavailable as error:
                 lost = error
+
+    def _say_quiet(self) -> None:
+        self.say(f"the learner at {self.address} takes no unrolls: it is stopped, hangs, or is busy; waiting for it")
 
 
 def check_same(layout: UnrollLayout, nbytes: int, welcome: dict[str, Any]) -> None:

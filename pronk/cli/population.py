@@ -90,7 +90,8 @@ def show_outcome(outcome: Outcome) -> None:
     history, folder = outcome.history, shlex.quote(str(outcome.folder))
     result, best = history.result(), outcome.best
     headline = "[bold yellow]Interrupted[/]" if outcome.interrupted else "[bold]Finished[/]"
-    out.print(f"{headline} after {len(history.rounds)} rounds.", highlight=False)
+    rounds = len(history.rounds)
+    out.print(f"{headline} after {rounds} round{'' if rounds == 1 else 's'}.", highlight=False)
     if result and best:
         settings = ", ".join(f"{key}={value}" for key, value in result["settings"].items())
         metric = str(history.facts["metric"]).removeprefix("episode_").replace("_", " ")

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 from rich.table import Table
+from rich.text import Text
 
 from pronk.cli.completion import complete_source
 from pronk.cli.shell import Overrides, app, out, warn
@@ -58,7 +59,13 @@ def show(
 @app.command()
 def presets() -> None:
     """List the presets that come with Pronk."""
+    described = {name: read_source(name)[0]["description"] for name in preset_names()}
+    if not out.is_terminal:
+        width = max(map(len, described))
+        for name, description in described.items():
+            print(f"{name:<{width}}  {description}")
+        return
     table = Table.grid(padding=(0, 2))
-    for name in preset_names():
-        table.add_row(f"[bold]{name}[/]", read_source(name)[0]["description"])
+    for name, description in described.items():
+        table.add_row(Text(name, "bold"), Text(description))  # not markup: pronk[atari] has brackets
     out.print(table)

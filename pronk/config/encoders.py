@@ -77,11 +77,18 @@ def channels_first(shape: tuple[int, ...]) -> bool:
     return first < last
 
 
+def without_mask(observation: Tree) -> Tree:
+    """Return the observation without its `action_mask`, which describes the actions, not the situation."""
+    if not isinstance(observation, dict):
+        return observation
+    return {key: part for key, part in observation.items() if key != "action_mask"}
+
+
 def describe(observation: Tree) -> str:
     """Return what `network.torso=auto` chooses, such as `image (7x7x3 uint8): codes; speed (1 number): mlp`."""
     return "; ".join(
         f"{', '.join(_entry(path, spec) for path, spec in group.entries.items())}: {group.encoder}"
-        for group in groups(observation)
+        for group in groups(without_mask(observation))
     )
 
 

@@ -343,7 +343,8 @@ class ActorsConfig(Section):
     max_failures: Positive = 3
     """The run ends, with the cause, when one actor has failed this many times in a row."""
     timeout_seconds: PositiveFloat = 120.0
-    """An actor that delivers no unroll for this long, although it could, is killed and restarted."""
+    """An actor that delivers no unroll for this long, although it could, is killed and restarted. So is one of several
+    learners that gives no sign of life for this long: it must be longer than an update."""
 
 
 class LearnerConfig(Section):
@@ -463,7 +464,8 @@ class EvaluationConfig(Section):
     envs: Envs | Auto = "auto"
     """Environments that play the episodes side by side. `auto`: one per episode, at most 64."""
     final_seconds: NonNegative = 300.0
-    """Longest wait, in seconds, for the evaluation of the last checkpoint when training has ended."""
+    """Longest wait, in seconds, for the evaluation of the last checkpoint when training has ended, and for the one that
+    confirms run.stop_return."""
 
 
 class RunConfig(Section):

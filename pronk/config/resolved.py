@@ -231,7 +231,8 @@ def refuse_session_names(config: Config | ResolvedConfig, where: str) -> None:
 
 def runs_in_one_process(config: ResolvedConfig) -> bool:
     """Return whether a run starts no other process."""
-    return config.transport.name == "local" and config.learners == 1 and not config.evaluation.enabled
+    beside = config.evaluation.enabled or config.run.clip_every_steps is not None
+    return config.transport.name == "local" and config.learners == 1 and not beside
 
 
 def check_tasks_fit(config: ResolvedConfig) -> None:

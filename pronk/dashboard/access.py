@@ -10,10 +10,13 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from email.message import Message
 from pathlib import Path
 
-CONNECTIONS = Path("/proc/net/tcp")  # of IPv4: the server listens on 127.0.0.1 only
+CONNECTIONS = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))  # IPv6 has those of IPv4 sockets that it made
+LOCALS = ("0100007F", "0000000000000000FFFF00000100007F")  # 127.0.0.1, in each of them
+UNKNOWN = -1  # user: the system lists users, but not this one's
 LOOPBACK_HOST = re.compile(r"(localhost|127\.0\.0\.1|\[::1\])(:\d+)?", re.IGNORECASE)
 
 
@@ -39,11 +42,16 @@ def why_not_write(headers: Message, port: int) -> str | None:
     return None if user in (None, 0, os.getuid()) else "only the user who started the dashboard may change something"
 
 
-def user_of(port: int, connections: Path = CONNECTIONS) -> int | None:
-    """Return the id of the user whose socket at 127.0.0.1 has this port; None where the system does not say."""
+def user_of(port: int, connections: Sequence[Path] = CONNECTIONS) -> int | None:
+    """Return the id of the user whose open socket at 127.0.0.1 has this port; None where the system does not say.
+
+    A socket that was closed has no owner any more (inode 0, user 0), and one at another address is not looked for.
+    """
     try:
-        rows = [line.split() for line in connections.read_text(encoding="ascii").splitlines()[1:]]
+        tables = [path.read_text(encoding="ascii") for path in connections if path.exists()]
     except (OSError, ValueError):
         return None
-    local = f"0100007F:{port:04X}"
-    return next((int(row[7]) for row in rows if len(row) > 7 and row[1] == local), None)
+    rows = [line.split() for table in tables for line in table.splitlines()[1:]]
+    wanted = {f"{address}:{port:04X}" for address in LOCALS}
+    owners = (int(row[7]) for row in rows if len(row) > 9 and row[1] in wanted and row[9] != "0")
+    return next(owners, UNKNOWN) if tables else None

@@ -42,7 +42,7 @@ def numbers_of(run: Run) -> Iterator[tuple[str, dict[str, str], float]]:
         for key, value in line.items():
             if (known := number(value)) is None:
                 continue
-            name, _, task = key.partition("/")
+            name, _, task = (key, "", "") if key.startswith("info/") else key.partition("/")
             yield prefix + re.sub(r"\W", "_", name, flags=re.ASCII), {"task": task} if task else {}, known
 
 

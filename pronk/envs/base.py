@@ -20,6 +20,7 @@ from pronk.types import Array, EnvSpec, Step, Tree, UserError
 
 SLOW_STEP, SLOW_RESET = 1e-3, 0.1  # seconds: a faster environment needs no settings of its own
 TRIED = 3  # times, where it is slow: the first may load what it needs, and the machine may be busy
+ENOUGH_SECONDS = 1.0  # what takes longer is not tried again
 
 
 class VectorEnv(Protocol):
@@ -198,4 +199,6 @@ def least_seconds(call: Callable[[], object], slow: float) -> float:
         least = min(least, time.monotonic() - started)
         if least < slow:
             return 0.0
+        if least > ENOUGH_SECONDS:  # there is a time limit for all of this
+            break
     return least

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import inspect
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import gymnasium as gym
@@ -40,6 +41,7 @@ EXTRAS = {
     "shimmy": "dm-control",
     "vizdoom": "vizdoom",
 }
+DRAWN_WITH_PYGAME = tuple(f"gymnasium.envs.{family}." for family in ("box2d", "classic_control", "toy_text"))
 OLD_API = (
     "the API of the old gym package; in Gymnasium reset() returns (observation, info) and step() returns (observation, "
     "reward, terminated, truncated, info): update the environment, or wrap it with shimmy (pip install shimmy)"
@@ -101,6 +103,16 @@ def parameters_of(creator: Callable[..., Any] | None) -> dict[str, bool]:
         return {}
     named = [each for each in parameters if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)]
     return {each.name: each.default is each.empty for each in named if each.name != "num_envs"}
+
+
+def check_drawing(setting: str, configs: Sequence[EnvConfig]) -> None:
+    """Raise `UserError` if pictures of these environments need pygame and it is not installed."""
+    if importlib.util.find_spec("pygame") is not None:
+        return
+    for config in configs:
+        registration = gym.registry.get(config.id)
+        if registration and str(registration.entry_point).startswith(DRAWN_WITH_PYGAME):
+            raise UserError(f"{setting}: pictures of {config.id} need the package pygame: pip install 'pronk[toys]'")
 
 
 def check_single(env: Any, config: EnvConfig) -> None:

@@ -98,7 +98,7 @@ class Evaluator:
             if self._worker.task is None and not self._evaluate(checkpoint, urgent=True):
                 return None
             if time.monotonic() >= deadline:
-                self._say(f"the last checkpoint was not evaluated within {seconds:g} s (evaluation.final_seconds)")
+                self._say(f"{checkpoint.name} was not evaluated within {seconds:g} s (evaluation.final_seconds)")
                 return None
             self._poll()
             time.sleep(0.02)

@@ -38,6 +38,8 @@ class Filmer:
 
     def __exit__(self, *_: object) -> None:
         self._worker.stop()
+        if self._every is None:  # of several learners, another one may be filming
+            return
         for unfinished in self._run.videos.glob("*.tmp"):
             with contextlib.suppress(OSError):
                 unfinished.unlink()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 import secrets
 import socket
@@ -12,7 +13,7 @@ from pronk.learners.peer_channel import SEND_SECONDS, PeerChannel, listen
 from pronk.processes.channel import ChannelClosed
 from pronk.processes.messages import Hello, Leaving, Message, Welcome
 
-MOST_STRANGERS = 64  # connections that have not said who they are; the oldest is closed
+MOST_UNKNOWN = 64  # connections that have not said who they are; the oldest is closed
 
 
 class Admission:
@@ -24,7 +25,7 @@ class Admission:
         self.welcome: Message = Welcome("", "", "mean")
         """What a learner is sent when it joins."""
         self._count, self._listener = count, listen(host, 0)
-        self._strangers: list[PeerChannel] = []
+        self._unknown: list[PeerChannel] = []
 
     @property
     def port(self) -> int:
@@ -34,16 +35,17 @@ class Admission:
     @property
     def sources(self) -> Sequence[socket.socket | PeerChannel]:
         """What to wait for."""
-        return [self._listener, *self._strangers]
+        return [self._listener, *self._unknown]
 
     def handle(self, source: socket.socket | PeerChannel, joined: Container[int]) -> tuple[int, PeerChannel] | None:
         """Handle what has come from one of the `sources`. Returns a learner that may join, if it is one."""
         if not isinstance(source, PeerChannel):
-            self._strangers.append(PeerChannel(source.accept()[0]))
-            if len(self._strangers) > MOST_STRANGERS:
-                self._strangers.pop(0).close()
+            with contextlib.suppress(OSError):  # it is gone already, or there are too many open files
+                self._unknown.append(accepted(source))
+            if len(self._unknown) > MOST_UNKNOWN:
+                self._unknown.pop(0).close()
             return None
-        self._strangers.remove(source)
+        self._unknown.remove(source)
         try:
             rank = self._admit(source, joined)
         except ChannelClosed:
@@ -55,7 +57,7 @@ class Admission:
 
     def close(self) -> None:
         """Stop listening."""
-        for channel in self._strangers:
+        for channel in self._unknown:
             channel.close()
         self._listener.close()
 
@@ -67,7 +69,22 @@ class Admission:
         problem = None
         if hello.version != __version__:
             problem = f"learner 0 is Pronk {__version__}, this is {hello.version}"
-        elif hello.rank not in range(1, self._count) or hello.rank in joined:
-            problem = f"learner 0 expects learners 1 to {self._count - 1}, each once, not learner {hello.rank}"
+        elif hello.rank not in range(1, self._count):
+            problem = f"learners.rank={hello.rank}: learner 0 expects learners 1 to {self._count - 1}"
+        elif hello.rank in joined:
+            problem = (
+                f"learners.rank={hello.rank}: a learner of this rank is connected; if it has just been lost, try again "
+                "in half a minute"
+            )
         channel.send(Leaving("failed", problem) if problem else self.welcome, SEND_SECONDS)
         return None if problem else hello.rank
+
+
+def accepted(listener: socket.socket) -> PeerChannel:
+    """Accept a connection. Raises OSError if its other end is gone already."""
+    connection = listener.accept()[0]
+    try:
+        return PeerChannel(connection)
+    except OSError:
+        connection.close()
+        raise

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from pronk.learners.rendezvous import Rendezvous
 from pronk.metrics import Experience
+from pronk.metrics.returns import Column, Episode
 from pronk.processes.interrupts import Interrupted, Interrupts
-from pronk.returns import Column, Episode
 from pronk.types import Array, Unroll
 
 if TYPE_CHECKING:

@@ -43,7 +43,7 @@ class Collective:
 
 @contextlib.contextmanager
 def collective(
-    backend: str, store: object, name: str, place: int, count: int, own_host: str, device: torch.device
+    backend: str, store: object, name: str, position: int, count: int, own_host: str, device: torch.device
 ) -> Iterator[Collective]:
     """Connect learners.
 
@@ -51,7 +51,7 @@ def collective(
         backend: of torch.distributed.
         store: where they find one another.
         name: of this connection. A name can be used once.
-        place: of this learner among them.
+        position: of this learner among them, from 0.
         count: how many they are.
         own_host: the address by which the others reach this one.
         device: of the tensors.
@@ -65,7 +65,7 @@ def collective(
         torch.cuda.set_device(device)
     limit = datetime.timedelta(seconds=TIMEOUT_SECONDS)
     named = dist.PrefixStore(name, store)  # type: ignore[arg-type]
-    dist.init_process_group(backend, store=named, rank=place, world_size=count, timeout=limit)
+    dist.init_process_group(backend, store=named, rank=position, world_size=count, timeout=limit)
     try:
         yield Collective(device)
     finally:

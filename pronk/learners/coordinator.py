@@ -69,17 +69,17 @@ class Peer:
     """To the present exchange."""
     contributed: int = 0
     """Exchanges that it has taken part in."""
-    heard_at: float = field(default_factory=time.monotonic)
+    last_message_at: float = field(default_factory=time.monotonic)
 
     def begin(self) -> None:
         """Become a member of a formation."""
         self.is_member, self.ready, self.contribution = True, None, None
-        self.heard_at = time.monotonic()
+        self.last_message_at = time.monotonic()
 
     @property
     def silent_seconds(self) -> float:
         """Since its last message, of which there is one every second while it waits for anything."""
-        return time.monotonic() - self.heard_at
+        return time.monotonic() - self.last_message_at
 
 
 class Coordinator(DistributedGroup):
@@ -98,6 +98,7 @@ class Coordinator(DistributedGroup):
         self._gathering = False
         self._peers: dict[int, Peer] = {}  # by rank
         self._size = 1  # learners in the present formation
+        self._attempts = -1  # to form a group, numbered from 0
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         self.leave("failed", f"learner 0 failed: {error}")  # unless another reason was given before
@@ -162,7 +163,8 @@ class Coordinator(DistributedGroup):
         ready = {rank: peer for rank, peer in sorted(self._peers.items()) if peer.ready is not None}
         devices = [(host, device), *((peer.ready.host, peer.ready.device) for peer in ready.values() if peer.ready)]
         assert self._shared is not None
-        begin = Begin(self._shared.state(), backend_for(devices), self._formation + 1, [0, *ready])
+        self._attempts += 1  # not the formations that succeeded: what a failed one left in the store misleads the next
+        begin = Begin(self._shared.state(), backend_for(devices), self._attempts, [0, *ready])
         for peer in ready.values():
             peer.begin()
         self._size = len(begin.ranks)
@@ -243,7 +245,7 @@ class Coordinator(DistributedGroup):
 
     def _handle(self, rank: int, messages: list[Message]) -> None:
         peer = self._peers[rank]
-        peer.heard_at = time.monotonic()
+        peer.last_message_at = time.monotonic()
         for message in messages:
             match message:
                 case Notice():

@@ -176,8 +176,8 @@ class DistributedGroup:
 
     def _connect(self, begin: Begin, own_host: str, tensors: list[Tensor]) -> None:
         """Set up the all-reduce, and copy learner 0's tensors to all."""
-        place = begin.ranks.index(self.rank)
-        arguments = (f"{KEY}-{begin.formation}", place, len(begin.ranks), own_host, tensors[0].device)
+        position = begin.ranks.index(self.rank)
+        arguments = (f"{KEY}-{begin.formation}", position, len(begin.ranks), own_host, tensors[0].device)
         try:
             self._collective = self._connection.enter_context(collective(begin.backend, self._store, *arguments))
             with torch.no_grad():
@@ -215,8 +215,8 @@ def first_line(error: Exception) -> str:
 class LongWait:
     """Measures a wait for other learners: when to mention it, and when to give up."""
 
-    def __init__(self, limit: float = float("inf")) -> None:
-        self._began, self._next, self._limit = time.monotonic(), MENTION_SECONDS, limit
+    def __init__(self, limit: float = float("inf"), first: float = MENTION_SECONDS) -> None:
+        self._began, self._next, self._limit = time.monotonic(), first, limit
 
     @property
     def is_over(self) -> bool:

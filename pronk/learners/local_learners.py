@@ -13,7 +13,7 @@ from pronk.processes.restarts import RestartPolicy
 from pronk.processes.supervisor import Child, Start, SupervisedProcess, Supervisor
 
 GRACE_SECONDS = 5.0  # for a learner to end its actors, which have a grace of their own
-POLICY = RestartPolicy(max_failures=3, max_kills=None, first_pause=0.5)
+POLICY = RestartPolicy(max_failures=3, first_pause=0.5)
 
 
 class LocalLearners:

@@ -1,7 +1,7 @@
 """A learner other than 0: joins learner 0, gets everything from it, and steps when learner 0 is ready.
 
-Learner 0 hears of it every second while it waits for anything, so that one that is stopped or hangs can be told from
-one whose actors are slow.
+Learner 0 gets a message from it every second while it waits for anything, so that one that is stopped or hangs can be
+told from one whose actors are slow.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from pronk.processes.channel import ChannelClosed
 from pronk.types import Failure
 
 ALIVE_SECONDS = 1.0  # between two signs of life
+QUIET_SECONDS = 60.0  # without a message of learner 0, before that is mentioned; then after twice as long, and so on
 Expected = TypeVar("Expected", bound=messages.Message)
 
 
@@ -86,6 +87,7 @@ class Participant(DistributedGroup):
         super().__init__(rendezvous, store)
         self._inbox: deque[messages.Message] = deque()
         self._sent_at = 0.0
+        self._say_here = say
 
     def welcome(self) -> messages.Welcome:
         """Wait for what learner 0 announces."""
@@ -126,12 +128,16 @@ class Participant(DistributedGroup):
         self._send(leaving)
 
     def _wait_for(self, kind: type[Expected]) -> Expected:
-        """Wait for the next message, which has to be of this kind."""
+        """Wait for the next message, which has to be of this kind. Learner 0 cannot be replaced: a wait has no end."""
         self._receive(0.0)
+        wait = LongWait(first=QUIET_SECONDS)
         while not self._inbox:
             if self._interrupts.requested:
                 self.leave("interrupted")
             self._receive(POLL_SECONDS)
+            if not self._inbox and (waited := wait.mention()):
+                where = f"learner 0 at {self._channel.other_host}"
+                self._say_here(f"{where} has said nothing{waited}: it is stopped, hangs, or waits for its actors")
         message = self._inbox.popleft()
         if isinstance(message, messages.Regroup):
             raise Regrouping("learner 0 forms the group again")

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from torch import Tensor, nn
 
 from pronk.config import NetworkConfig
-from pronk.config.encoders import is_image
+from pronk.config.encoders import is_image, without_mask
 from pronk.networks.auto import auto
 from pronk.networks.base import Network, Output
 from pronk.networks.codes import Codes
@@ -104,13 +104,6 @@ class ActorCritic(Network):
         while isinstance(observation, dict):
             observation = next(iter(observation.values()))
         return observation.shape[0], observation.shape[1]
-
-
-def without_mask(observation: Tree) -> Tree:
-    """Return the observation without its `action_mask`, which describes the actions, not the situation."""
-    if not isinstance(observation, dict):
-        return observation
-    return {key: part for key, part in observation.items() if key != "action_mask"}
 
 
 def value_head(inputs: int, tasks: int, config: NetworkConfig) -> ValueHead | PopArtHead:

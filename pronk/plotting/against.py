@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pronk.metrics.statistics import CONFIDENCE, Interval, iqm
 from pronk.plotting.compare import Compared, compare, runs_to_compare, with_interval
 from pronk.plotting.comparison import MISSING, differing_keys, environment_of, label_of, shown
 from pronk.plotting.figures import look_of, styled
 from pronk.plotting.profiles import axis_title
-from pronk.statistics import CONFIDENCE, Interval, iqm
 from pronk.types import UserError
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ def against(
     compared = compare(runs, by=[*lines, key], metric=metric, normalise=normalise)
     found = [(group, group.runs[0].settings.get(key, MISSING)) for group in compared.groups]
     values = sorted({shown(value): value for _, value in found}.values(), key=order)
+    columns = {shown(value): number for number, value in enumerate(values)}
     if len(values) < 2:
         raise UserError(f"{key} is {shown(values[0])} in all of these runs; it must differ between them")
     cells: dict[str, dict[str, list[Interval | None]]] = {task: {} for task in compared.tasks}
@@ -58,7 +59,7 @@ def against(
         label = label_of(group.runs[0], lines, lines) or "all runs"
         for number, task in enumerate(compared.tasks):
             row = cells[task].setdefault(label, [None] * len(values))
-            row[values.index(value)] = with_interval(iqm, group.scores[:, number : number + 1])
+            row[columns[shown(value)]] = with_interval(iqm, group.scores[:, number : number + 1])
     return Against(key, values, cells, compared)
 
 

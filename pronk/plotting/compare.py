@@ -1,4 +1,4 @@
-"""Compares groups of runs: a score for each run, and for each group the statistics of `pronk/statistics.py`.
+"""Compares groups of runs: a score for each run, and for each group the statistics of `pronk/metrics/statistics.py`.
 
 Groups are those of `comparison.py`, joined over environments: a group is one way to train, tasks are what it played.
 """
@@ -13,10 +13,7 @@ from typing import Any
 import numpy as np
 
 from pronk.config.errors import nearest
-from pronk.plotting.comparison import Group, differing_keys, group_by, group_runs
-from pronk.plotting.scores import METRICS, NORMALISATIONS, normalised, raw_scores, why_not
-from pronk.runs.reading import Run, find_runs, is_number
-from pronk.statistics import (
+from pronk.metrics.statistics import (
     CONFIDENCE,
     RESAMPLES,
     Interval,
@@ -27,6 +24,9 @@ from pronk.statistics import (
     optimality_gap,
     probability_of_improvement,
 )
+from pronk.plotting.comparison import Group, differing_keys, group_by, group_runs
+from pronk.plotting.scores import METRICS, NORMALISATIONS, normalised, raw_scores, why_not
+from pronk.runs.reading import Run, find_runs, is_number
 from pronk.types import UserError
 
 TRUSTED_RUNS = 3  # of a task; with fewer, an interval says little
@@ -95,7 +95,7 @@ def compare(
     metric: str = "final",
     normalise: str = "none",
 ) -> Compared:
-    """Compare groups of runs by the statistics of few runs (see `pronk/statistics.py`).
+    """Compare groups of runs by the statistics of few runs (see `pronk/metrics/statistics.py`).
 
     A directory that is not a run stands for all the runs in it. Runs that differ only by seed are a group; `by` names
     the settings to group by instead. `metric` is one of METRICS. `normalise=human` maps random play to 0 and a human to

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from pronk.metrics.statistics import CONFIDENCE, iqm
 from pronk.runs.reading import is_number
-from pronk.statistics import CONFIDENCE, iqm
 
 POINTS = 400  # of a group's curve
 NEAR = 0.02  # share of the axis within which two runs count as ending at the same place

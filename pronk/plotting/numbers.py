@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from pronk.metrics.statistics import Interval
 from pronk.runs.reading import decimals
-from pronk.statistics import Interval
 
 
 def interval_text(interval: Interval) -> str:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pronk.metrics.statistics import CONFIDENCE, bootstrap, performance_profile
 from pronk.plotting.compare import Compared, GroupScores
 from pronk.plotting.figures import look_of, styled
 from pronk.plotting.numbers import interval_text
 from pronk.plotting.scores import METRICS
-from pronk.statistics import CONFIDENCE, bootstrap, performance_profile
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

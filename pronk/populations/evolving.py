@@ -43,7 +43,7 @@ from pronk.runs.trust import remember
 from pronk.sweeps.capacity import Capacity, capacity_for
 from pronk.sweeps.display import first_line
 from pronk.sweeps.expand import SEED, Member, as_overrides
-from pronk.sweeps.report import draw
+from pronk.sweeps.report import announce_missing_plot, draw
 from pronk.sweeps.running import Record, SweepRun
 from pronk.sweeps.sweeping import Display
 from pronk.types import Failure, UserError
@@ -90,6 +90,7 @@ def run_population(
         UserError: a mistake in the file, or in where it is to be written.
         Failure: every member failed in the same round.
     """
+    announce_missing_plot(say)
     size = population.options.size
     at_a_time = None if population.options.at_a_time == "auto" else population.options.at_a_time
     first = [population.config_of(settings) for settings in population.first_settings()]

@@ -1,7 +1,8 @@
 """Ctrl-C, SIGTERM and SIGHUP: the first asks for an orderly end, a second Ctrl-C or SIGTERM ends at once.
 
 SIGHUP comes when the terminal is closed or the SSH connection is lost, often twice: from the kernel and from the shell.
-So a second SIGHUP is ignored. Under `nohup` the first is ignored, too.
+So a second SIGHUP is ignored. Under `nohup` the first is ignored, too. `timeout` sends its signal twice: to the
+program, then to its process group. So two signals at once count as one.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
@@ -20,6 +22,7 @@ from pronk.processes.early_interrupt import INTERRUPTED as INTERRUPTED
 SHOW_CURSOR = b"\x1b[?25h\n"
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 STANDARD_STREAMS = (0, 1, 2)
+AT_ONCE_SECONDS = 0.3
 
 
 class Interrupted(BaseException):
@@ -37,7 +40,7 @@ class Interrupts:
         self.requested = False
         """Whether a signal came."""
         self._at_once = self._announced = False
-        self._number = signal.SIGINT
+        self._number, self._noted_at = signal.SIGINT, 0.0
         self._terminals: list[int] = []
         self._before: dict[int, Any] = {}
         self.look: Callable[[], None] = lambda: None
@@ -83,7 +86,7 @@ class Interrupts:
     def _note(self, number: int, frame: FrameType | None) -> None:
         if number == signal.SIGHUP:
             self._detach()
-        if self.requested and number == signal.SIGHUP:
+        if self.requested and (number == signal.SIGHUP or time.monotonic() - self._noted_at < AT_ONCE_SECONDS):
             return
         if self.requested and "ipykernel" in sys.modules:
             raise KeyboardInterrupt  # a notebook's kernel and all that it holds must survive
@@ -91,7 +94,7 @@ class Interrupts:
             if os.isatty(1):
                 os.write(1, SHOW_CURSOR)  # a live display had hidden it
             os._exit(INTERRUPTED)  # the actors end with this process
-        self.requested, self._number = True, signal.Signals(number)
+        self.requested, self._number, self._noted_at = True, signal.Signals(number), time.monotonic()
         if self._at_once:
             self.announce()
             raise Interrupted

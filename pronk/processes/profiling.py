@@ -33,7 +33,7 @@ LEARNER_PARTS: Parts = {
     ("pronk.learner", "update"): "optimiser",
     ("pronk.learners", "step"): "adding up gradients, counting episodes",
     ("pronk.transport", "publish"): "publishing parameters",
-    ("pronk.replay", "record"): "replay",
+    ("pronk.replay.buffer", "record"): "replay",
     ("pronk.training", "_report"): "metrics and display",
     ("pronk.training", "_save"): "checkpoints",
 }

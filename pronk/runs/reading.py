@@ -35,7 +35,7 @@ COMPLETE_BYTES = 2 * 2**20  # bytes of metrics that are read completely; of a lo
 LINES = 2_000
 LARGEST_FILE = 2**20  # bytes of a configuration or summary
 LARGEST = 2**63  # of a count; more is not ours, and may not even fit a float
-ENOUGH_EPISODES = 100  # before a mean return counts as the best; as in returns.py
+ENOUGH_EPISODES = 100  # before a mean return counts as the best; as in metrics/returns.py
 
 
 @dataclass(frozen=True)

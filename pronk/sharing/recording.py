@@ -12,6 +12,7 @@ import os
 import re
 import warnings
 from collections.abc import Iterator
+from copy import deepcopy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -138,13 +139,13 @@ def episode(env: Any, policy: Any, number: int, seed: int) -> dict[str, Any]:
     """Play one episode: T+1 observations, and T of the rest. Only the first reset takes the seed."""
     policy.reset()
     observation, _ = env.reset(seed=seed) if number == 0 else env.reset()
-    seen, actions = [observation], list[Any]()
+    seen, actions = [deepcopy(observation)], list[Any]()  # copies: an environment may fill the same arrays again
     rewards, ends = list[float](), list[tuple[bool, bool]]()
     while not ends or not any(ends[-1]):
         action = policy.act(seen[-1], rewards[-1] if rewards else 0.0)
         observation, reward, terminated, truncated, _ = env.step(action)
-        seen.append(observation)
-        actions.append(action)
+        seen.append(deepcopy(observation))
+        actions.append(deepcopy(action))
         rewards.append(float(reward))
         ends.append((bool(terminated), bool(truncated)))
     terminations, truncations = (list(kind) for kind in zip(*ends, strict=True))

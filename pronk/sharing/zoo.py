@@ -89,7 +89,7 @@ def of_owner(owner: str) -> list[Entry]:
 
 
 def entry_of(name: str, front: Mapping[str, Any], use: str) -> Entry:
-    """Read a card's front matter, whoever wrote it: what is missing or of another form is left out."""
+    """Read a card's front matter, which may be anybody's: what is missing or of another form is left out."""
     tags = front.get("tags")
     environment = str(tags[-1]) if isinstance(tags, list) and tags else "-"
     score = None

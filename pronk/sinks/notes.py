@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pronk.diagnosis import Diagnosis
+from pronk.metrics.diagnosis import Diagnosis
 from pronk.runs.status_file import write_status
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pronk.config import Config, ResolvedConfig
-from pronk.diagnosis import Diagnosis
 from pronk.metrics import Metrics
+from pronk.metrics.diagnosis import Diagnosis
 from pronk.runs.directory import RunDirectory
 from pronk.sinks.base import Sink
 from pronk.sinks.jsonl import JsonLines

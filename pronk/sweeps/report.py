@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from pronk.metrics.statistics import Interval, bootstrap, iqm
 from pronk.runs.atomic import write_atomically
-from pronk.statistics import Interval, bootstrap, iqm
 from pronk.sweeps.expand import Settings, as_text
 from pronk.sweeps.running import COMPLETE, Record, as_json
 from pronk.types import UserError
@@ -86,6 +87,12 @@ def write_report(folder: Path, records: Sequence[Record], **facts: Any) -> None:
     text = json.dumps(content, indent=2, default=str)
     with contextlib.suppress(OSError):  # a full disk must not end the members
         write_atomically(folder / FILE, (text + "\n").encode())
+
+
+def announce_missing_plot(say: Callable[[str], None]) -> None:
+    """Say before any work that no curves will be drawn, if they cannot be."""
+    if importlib.util.find_spec("matplotlib") is None:
+        say("there will be no plot.png, which needs the package matplotlib: pip install 'pronk[plot]'")
 
 
 def draw(folder: Path) -> Path | None:

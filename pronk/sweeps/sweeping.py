@@ -25,7 +25,7 @@ from pronk.runs.reading import RUNS, Run, is_run, read_json
 from pronk.runs.trust import remember
 from pronk.sweeps.capacity import capacity_for
 from pronk.sweeps.expand import Member, Sweep, corners, parse_sweep
-from pronk.sweeps.report import FILE, Group, draw, groups_of, write_report
+from pronk.sweeps.report import FILE, Group, announce_missing_plot, draw, groups_of, write_report
 from pronk.sweeps.running import COMPLETE, Record, SweepRun
 from pronk.types import UserError
 
@@ -99,6 +99,7 @@ def run_sweep(
         from pronk.sweeps.search import import_optuna
 
         import_optuna()  # before anything is written
+    announce_missing_plot(say)
     members = sweep.members()
     sampled = [member.config for member in members] or [sweep.config_of(one) for one in corners(sweep.options)]
     expected = len(members) or (sweep.options.trials or 0) * len(sweep.seeds)

@@ -12,55 +12,31 @@ from __future__ import annotations
 import asyncio
 import heapq
 import socket
+import time
 from collections import Counter, deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import grpc
 
-from pronk.layout import UnrollLayout
 from pronk.processes.messages import ActorJoined, ActorLeft, Listening, Message
 from pronk.transport.codecs import DTYPES, shrink
-from pronk.transport.frames import HEADER, MAX_JSON_BYTES, METHOD, TOKEN, Kind, pack, stream_options
+from pronk.transport.door import Door
+from pronk.transport.frames import METHOD, TOKEN, Kind, pack
 from pronk.transport.gateway_log import GatewayLog
+from pronk.transport.gateway_rules import Rules, bind, most_idle, server_options
 from pronk.transport.memory import ParameterExchange, Slots, map_memory
-from pronk.transport.security import Credentials, same_token
+from pronk.transport.security import same_token
 from pronk.transport.session import Refused, Session
 from pronk.transport.shared_memory import FINISHED, RECORD, Ticket, receive
 from pronk.transport.validation import Magnitudes
 from pronk.types import Parameters
 
-HANDSHAKE_SECONDS = 10.0  # for a new connection to finish its handshake
-IDLE_SECONDS = 30.0  # after which a connection without a stream is closed
-SPARE_CONNECTIONS = 2048  # besides those of actors: half-open ones must not keep an actor out
+LOOK_SECONDS = 0.25  # between two looks at the connections
+LOOKING = 0.05  # of the time at most: with thousands of connections a look takes long
 STOP_SECONDS = 2.0  # for actors to receive STOP at the end of the run
 UNROLLS_AT_ONCE = 8  # before other streams get their turn
 MOST_READERS = 64  # clients that only read parameters
-
-
-@dataclass(frozen=True)
-class Rules:
-    """What the gateway needs to know of the run."""
-
-    layout: UnrollLayout
-    parameters_nbytes: int
-    slots: int
-    max_actors: int
-    first_index: int
-    """Actors are numbered from here; the learner's own have the numbers before."""
-    life: int
-    """How many gateway processes this run had before."""
-    welcome: dict[str, Any]
-    """Content of WELCOME."""
-    parameters_dtype: str
-    timeout_seconds: float
-    keepalive_seconds: float
-    credentials: Credentials
-    inner_token: str
-    """Of the learner's own actors, which choose their number themselves."""
-    open: bool = True
-    """Whether other actors than the learner's own may join."""
 
 
 class Gateway:
@@ -82,6 +58,7 @@ class Gateway:
         self._frame: tuple[Parameters | None, bytes] = (None, b"")
         self._paced: deque[asyncio.Future[None]] = deque()
         self._over = asyncio.Event()
+        self._door: Door  # as soon as the port is known
         self.finished = False  # whether the run has ended, so that actors need not wait for a restart
 
     async def serve(self, address: str, own_address: str | None = None) -> None:
@@ -93,7 +70,9 @@ class Gateway:
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, {method: handler}),))
         port = bind(server, address, self.rules.credentials)
         own_port = server.add_insecure_port(own_address) if own_address else None
+        self._door = Door(port if self.rules.open else 0, most_idle(self.rules), self.log, self._useful_callers)
         await server.start()
+        watching = asyncio.create_task(self._watch())
         own = f"{own_address.rpartition(':')[0]}:{own_port}" if own_address else None
         self._send(Listening(f"{address.rpartition(':')[0]}:{port}", own))
         try:
@@ -101,21 +80,38 @@ class Gateway:
             for session in self._sessions:
                 session.stop()
         finally:
+            watching.cancel()
             asyncio.get_running_loop().remove_reader(self._learner)
             await server.stop(STOP_SECONDS if self.finished else 0.0)
             self._learner.close()
 
+    async def _watch(self) -> None:
+        took = 0.0
+        while True:
+            await asyncio.sleep(max(LOOK_SECONDS, took / LOOKING))
+            began = time.monotonic()
+            self._door.look()
+            took = time.monotonic() - began
+
+    def _useful_callers(self) -> set[str]:
+        return {session.caller for session in self._sessions if session.playing or session.reads}
+
     async def _serve_stream(self, _: Any, context: Any) -> None:
         """Serve one stream. An error in it does not affect others."""
-        peer = context.peer().rpartition(":")[0]
+        caller, session = context.peer(), None
+        may_enter = self._door.opened(caller)
         try:
-            session = Session(self, context, peer, self._authenticate(context))
+            if not may_enter:
+                await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many calls from this address")
+            session = Session(self, context, caller, self._authenticate(context))
             await session.run()
         except Refused as refusal:
-            self.log.refused(peer, refusal.who, refusal.reason)
+            self.log.refused(caller.rpartition(":")[0], refusal.who, refusal.reason)
             await context.abort(refusal.code, refusal.reason)
         except asyncio.CancelledError:  # gRPC cancels the handler when the other side is gone
             return
+        finally:
+            self._door.closed(caller, useful=session is not None and session.useful)
 
     def _authenticate(self, context: Any) -> bool:
         """Return whether it is one of the learner's own actors. Raises `Refused` for an unknown client."""
@@ -266,31 +262,3 @@ class Gateway:
             owner = self._owners.pop(slot, None)
             if owner in self._sessions:  # it may have left since
                 owner.grant()
-
-
-def bind(server: Any, address: str, credentials: Credentials) -> int:
-    """Add the port, and return its number."""
-    if credentials.certificate is None:
-        return server.add_insecure_port(address)
-    tls = grpc.ssl_server_credentials(
-        [(credentials.private_key, credentials.certificate)],
-        credentials.authority,
-        require_client_auth=credentials.authority is not None,
-    )
-    return server.add_secure_port(address, tls)
-
-
-def server_options(rules: Rules) -> list[tuple[str, int]]:
-    """Return gRPC's settings, with limits on all that a hostile client could use up."""
-    return [
-        *stream_options(rules.keepalive_seconds),
-        ("grpc.so_reuseport", 0),  # two learners on one port would each get half of the actors
-        ("grpc.max_receive_message_length", max(MAX_JSON_BYTES, HEADER.size + rules.layout.nbytes)),
-        ("grpc.max_concurrent_streams", 2),
-        ("grpc.server_max_unrequested_time_in_server", 600),  # hundreds may join at once
-        ("grpc.max_allowed_incoming_connections", rules.max_actors + SPARE_CONNECTIONS),
-        ("grpc.server_handshake_timeout_ms", int(1000 * HANDSHAKE_SECONDS)),
-        ("grpc.max_connection_idle_ms", int(1000 * IDLE_SECONDS)),
-        ("grpc.http2.min_recv_ping_interval_without_data_ms", 500),
-        ("grpc.http2.max_ping_strikes", 0),
-    ]

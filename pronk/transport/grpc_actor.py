@@ -39,6 +39,7 @@ from pronk.types import Parameters, Unroll, UserError
 
 WELCOME_SECONDS = 20.0  # for the learner to reply to HELLO
 LEAVE_SECONDS = 1.0  # for LEAVE to arrive
+QUIET_SECONDS = 60.0  # without credit, before that is mentioned
 READS = {"reads": True}  # in the HELLO of a client that only reads parameters
 
 
@@ -53,6 +54,7 @@ class Connection:
         self, address: str, credentials: Credentials, keepalive_seconds: float, hello: dict[str, Any] | None = None
     ) -> None:
         self.on_hang: Callable[[], None] = lambda: None
+        self.on_quiet: Callable[[], None] = lambda: None
         self.limit = 0
         self.finished = False
         self._ended: str | None = None
@@ -90,10 +92,15 @@ class Connection:
         return frame
 
     def wait_for_credit(self, number: int) -> None:
-        """Wait until the unroll of this number may be sent. Raises `Closed`."""
+        """Wait until the unroll of this number may be sent; call `on_quiet` once if it takes long. Raises `Closed`."""
+
+        def may_go_on() -> bool:
+            return self.limit > number or self._ended is not None
+
         with self._changed:
-            while self.limit <= number and self._ended is None:
-                self._changed.wait()
+            if not self._changed.wait_for(may_go_on, QUIET_SECONDS):
+                self.on_quiet()
+                self._changed.wait_for(may_go_on)
         if self._ended is not None:
             raise Closed
 

@@ -47,9 +47,10 @@ class Session:
     A client that only reads parameters: HELLO, WELCOME; then PULL.
     """
 
-    def __init__(self, gateway: Gateway, context: Any, peer: str, own: bool) -> None:
-        self._gateway, self._context, self.peer, self._own = gateway, context, peer, own
-        self.index, self.name, self.playing = -1, peer, False
+    def __init__(self, gateway: Gateway, context: Any, caller: str, own: bool) -> None:
+        self._gateway, self._context, self.caller, self._own = gateway, context, caller, own
+        self.peer = caller.rpartition(":")[0]  # without the port
+        self.index, self.name, self.playing = -1, self.peer, False
         self.number = 0  # how many were admitted before, and itself
         self.reads = False  # whether it only reads parameters
         self.removed: str | None = None  # what its unroll held that cannot be true
@@ -62,6 +63,11 @@ class Session:
         self._clock: asyncio.Timeout | None = None
         self._failure: Refused | None = None
         self._task: asyncio.Task[Any] | None = None
+
+    @property
+    def useful(self) -> bool:
+        """Whether it has brought an unroll, or is one of the learner's own actors."""
+        return self._own or self._due > 0
 
     async def run(self) -> None:
         """Serve the stream until one side ends it. Raises `Refused`."""

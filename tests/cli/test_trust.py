@@ -214,3 +214,13 @@ def test_every_setting_that_names_code_is_looked_at():
 
 def test_these_tests_leave_the_users_own_file_alone():
     assert not str(known_file()).startswith(os.path.expanduser("~/.config"))
+
+
+def test_a_search_that_continues_from_a_pickle_asks_for_trust(tmp_path, cli):
+    search = {"search": {"optimiser.learning_rate": {"low": 1e-4, "high": 1e-2}}, "trials": 2, "sampler": "cmaes"}
+    (tmp_path / "sweep.yaml").write_text(yaml.safe_dump({"base": "catch", "sweep": search}))
+    code, out, err = cli("sweep", tmp_path, "--resume")
+    assert (code, out) == (2, "")
+    assert "continues from a pickle" in err
+    assert "allow it with --trust" in err
+    assert cli("sweep", tmp_path, "--resume", "--trust", "--dry-run")[0] == 0

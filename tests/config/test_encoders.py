@@ -92,3 +92,10 @@ def test_what_was_chosen_in_words():
     assert describe(ArraySpec((84, 84, 4), "uint8")) == "84x84x4 uint8: shallow"
     assert describe(ArraySpec((4,), "float32")) == "4 numbers: mlp"
     assert describe(ArraySpec((), "float32")) == "1 number: mlp"
+
+
+def test_a_mask_of_actions_is_not_told_as_an_input_of_the_network():
+    assert (
+        describe({"action_mask": ArraySpec((5,), "int8"), "speed": ArraySpec((2,), "float32")})
+        == "speed (2 numbers): mlp"
+    )

@@ -144,10 +144,14 @@ def test_another_user_of_the_machine_may_look_but_not_change(server: Server, mon
     assert request(server, "/api/runs")[0] == 200
 
 
-@pytest.mark.skipif(not access.CONNECTIONS.exists(), reason="the system does not say whose a connection is")
+@pytest.mark.skipif(not access.CONNECTIONS[0].exists(), reason="the system does not say whose a connection is")
 def test_the_system_says_whose_a_connection_is(server: Server) -> None:
     with socket.create_connection(("127.0.0.1", server.server_port), timeout=20) as connection:
-        assert access.user_of(connection.getsockname()[1]) == os.getuid()
+        port = connection.getsockname()[1]
+        assert access.user_of(port) == os.getuid()
+    assert access.user_of(port) == access.UNKNOWN, "of a closed socket nobody knows whose it was"
+    with socket.create_connection(("127.0.0.1", server.server_port), 20, ("127.0.0.2", 0)) as elsewhere:
+        assert access.user_of(elsewhere.getsockname()[1]) == access.UNKNOWN
 
 
 def test_prometheus_gets_the_numbers_of_running_runs(tmp_path: Path) -> None:

@@ -63,6 +63,7 @@ def trainings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Tr
     few = ("evaluation.episodes=3", "evaluation.every_seconds=1e4")
     commands["lies"] = ("faulty:WorthlessWhenEvaluated", HERE, *few, "run.stop_return=9", "run.total_steps=40_000")
     commands["lies"] += ("--evaluate", "--quiet")
+    commands["lies of two"] = (*commands["lies"], "learners=2")
     with trainings_at_once(folder, commands) as started:
         yield started
 
@@ -133,8 +134,9 @@ def test_an_environment_that_fails_the_evaluator_does_not_fail_the_training(
 
 
 @pytest.mark.timeout(4 * PATIENCE)
-def test_a_goal_that_only_the_actors_report_is_not_reached(trainings: dict[str, Training]) -> None:
-    training = trainings["lies"]
+@pytest.mark.parametrize("name", ["lies", "lies of two"])
+def test_a_goal_that_only_the_actors_report_is_not_reached(name: str, trainings: dict[str, Training]) -> None:
+    training = trainings[name]
     assert training.wait(PATIENCE) == 0, training.err
     assert read_summary(training.path)["outcome"] == "finished"
     said = "return 9 not confirmed: 0, the mean of the evaluator's 3 episodes, but 10 as actors report it"
@@ -285,7 +287,7 @@ def test_the_end_waits_so_long_and_no_longer(tmp_path: Path) -> None:
     with bench.evaluator as evaluator:
         evaluator.finish(bench.save(10), Interrupts(), aloud=True)
     assert bench.said[0].startswith("evaluating the last checkpoint: 20 episodes, 0 s at most")
-    assert bench.said[1:] == ["the last checkpoint was not evaluated within 0 s (evaluation.final_seconds)"]
+    assert bench.said[1:] == ["000000000010.pt was not evaluated within 0 s (evaluation.final_seconds)"]
 
 
 def test_ctrl_c_ends_the_waiting(tmp_path: Path) -> None:

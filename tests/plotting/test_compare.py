@@ -9,12 +9,12 @@ from made_runs import made_run
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from processes import command_line
 
+from pronk.metrics.statistics import Interval, bootstrap, iqm, probability_of_improvement
 from pronk.plotting.against import against, draw_against
 from pronk.plotting.compare import compare
 from pronk.plotting.numbers import interval_text, score_text, share_text
 from pronk.plotting.profiles import draw_comparison
 from pronk.runs.directory import RunDirectory
-from pronk.statistics import Interval, bootstrap, iqm, probability_of_improvement
 
 SCORES = {"0.99": [40.0, 42.0, 44.0, 46.0, 90.0], "0.9": [10.0, 30.0, 43.0, 12.0, 20.0]}
 

@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 from made_runs import made_run
 
+from pronk.metrics.statistics import bootstrap, iqm
 from pronk.plotting.curves import curve_of, smoothed, summarised
 from pronk.runs.reading import Run
-from pronk.statistics import bootstrap, iqm
 
 
 def test_a_curve_leaves_out_what_is_not_known(tmp_path):

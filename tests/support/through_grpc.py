@@ -18,8 +18,9 @@ import numpy as np
 from pronk.layout import UnrollLayout
 from pronk.processes.messages import Listening, Message
 from pronk.transport.frames import METHOD, PROTOCOL, TOKEN, Kind, pack, pack_json
-from pronk.transport.gateway import Gateway, Rules
+from pronk.transport.gateway import Gateway
 from pronk.transport.gateway_log import GatewayLog
+from pronk.transport.gateway_rules import Rules
 from pronk.transport.grpc_actor import Connection, GrpcActorPort
 from pronk.transport.security import Credentials
 from pronk.transport.shared_memory import SharedMemoryTransport

@@ -304,6 +304,22 @@ def test_an_actor_that_waits_for_the_learner_is_not_silent():
         assert take(served) == [3.0]
 
 
+def test_a_learner_that_takes_nothing_is_mentioned_once(monkeypatch):
+    monkeypatch.setattr("pronk.transport.grpc_actor.QUIET_SECONDS", 0.05)
+    with gateway() as served:
+        port = served.join()
+        mentioned = []
+        port.connection.on_quiet = lambda: mentioned.append("quiet")
+        send(port, 1.0)
+        send(port, 2.0)
+        third = threading.Thread(target=send, args=(port, 3.0))
+        third.start()
+        until(lambda: mentioned)
+        assert [*take(served), *take(served), *take(served)] == [1.0, 2.0, 3.0]
+        third.join(PATIENCE)
+        assert mentioned == ["quiet"]
+
+
 def test_a_slow_reader_makes_only_itself_wait(monkeypatch):
     monkeypatch.setattr("pronk.transport.session.WRITE_SECONDS", 4.0)
     nbytes = 8_000_000

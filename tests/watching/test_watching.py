@@ -1,3 +1,4 @@
+import importlib.util
 import re
 
 import numpy as np
@@ -247,6 +248,15 @@ def test_a_training_films_its_policy_now_and_then_and_at_the_end(tmp_path, monke
     assert posters == {film.stem for film in films if film.suffix == ".mp4"}
     assert len(files) == len(films) + len(posters)
     assert not (tmp_path / "run" / "checkpoints" / "filming.pt").exists()
+
+
+@pytest.mark.parametrize("setting", ["run.video=true", "run.clip_every_steps=1e6"])
+def test_a_film_that_needs_a_package_is_refused_before_training(tmp_path, monkeypatch, setting):
+    installed = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "pygame" else installed(name))
+    with pytest.raises(UserError, match=rf"{setting.partition('=')[0]}: .* pip install 'pronk\[toys\]'"):
+        train("cartpole", [setting], run_dir=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_film_that_cannot_be_made_does_not_spoil_the_training(tmp_path):

@@ -23,8 +23,8 @@ from pronk.types import Tree
 class RecurrentCore(Core):
     """Subclasses say what one step does, and how to do several at once without a reset among them."""
 
-    OPTIONS: ClassVar[tuple[Any, ...]] = (True, 1, 0.0, False, False, False)
-    """Of torch's operators: with biases, one layer, no dropout, not training (dropout again), one direction, [T, B]."""
+    OPTIONS: ClassVar[tuple[Any, ...]] = (True, 1, 0.0, True, False, False)
+    """Of torch's operators: biases, one layer, no dropout, training (else cuDNN has no gradient), one way, [T, B]."""
 
     def step(self, features: Tensor, state: dict[str, Tensor]) -> dict[str, Tensor]:
         """[B, F], [B, ...] -> the next state. Its `hidden` is the output."""

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from pronk.config import EnvConfig, ResolvedConfig
-from pronk.frame_stacks import FramePool, new_frames, pool_specs
 from pronk.layout import PER_ENVIRONMENT, with_columns
+from pronk.replay.frame_stacks import FramePool, new_frames, pool_specs
 from pronk.runs.atomic import atomic_file
 from pronk.types import Array, ArraySpec, Unroll, leaves
 

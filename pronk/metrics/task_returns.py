@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from pronk.returns import Column, Confirmation, Episode, Estimate, Returns
+from pronk.metrics.returns import Column, Confirmation, Episode, Estimate, Returns
 
 
 class TaskReturns:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pronk.config import load_config, resolve
-from pronk.diagnosis import WINDOW_SECONDS, Diagnosis
+from pronk.metrics.diagnosis import WINDOW_SECONDS, Diagnosis
 from pronk.sinks.notes import DiagnosisNotes
 from pronk.types import ActionSpec
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from pronk.statistics import (
+from pronk.metrics.statistics import (
     bootstrap,
     iqm,
     mean,

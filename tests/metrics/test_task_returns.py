@@ -11,8 +11,8 @@ from pronk.evaluation.atari_scores import human_normalised_summary, references
 from pronk.evaluation.playing import Evaluation, together
 from pronk.layout import UnrollLayout
 from pronk.metrics import Experience, Metrics
-from pronk.returns import CONFIRMED, EPISODES, Column, Episode, Returns
-from pronk.task_returns import TaskReturns
+from pronk.metrics.returns import CONFIRMED, EPISODES, Column, Episode, Returns
+from pronk.metrics.task_returns import TaskReturns
 from pronk.types import ActionSpec, ArraySpec, EnvSpec, unroll_specs
 
 NAMES = ("short", "long")

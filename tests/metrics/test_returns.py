@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from pronk.returns import CONFIRMED, EPISODES, SILENT_UNROLLS, Column, Confirmation, Episode, Returns
+from pronk.metrics.returns import CONFIRMED, EPISODES, SILENT_UNROLLS, Column, Confirmation, Episode, Returns
 
 T = 10  # steps of an unroll
 

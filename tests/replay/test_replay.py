@@ -15,9 +15,9 @@ from test_batcher import CPU, LENGTH, OBSERVATION, STATE, Source, assert_columns
 from pronk.batcher import Batcher
 from pronk.config import ResolvedConfig, load_config, resolve
 from pronk.envs import make_env
-from pronk.frame_stacks import FramePool, new_frames, pool_specs
 from pronk.layout import UnrollLayout, with_columns
 from pronk.replay import Replay, describe_replay, replay_nbytes, replayed_columns
+from pronk.replay.frame_stacks import FramePool, new_frames, pool_specs
 from pronk.types import ActionSpec, ArraySpec, EnvSpec, Unroll, leaves, map_unroll, unroll_specs
 
 DEPTH = 4  # frames of a stack: the default of env.atari.stack

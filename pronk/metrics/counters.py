@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pronk.returns import EPISODES, Column, Episode, Estimate
-from pronk.task_returns import TaskConfirmation, TaskReturns, mean_of
+from pronk.metrics.returns import EPISODES, Column, Episode, Estimate
+from pronk.metrics.task_returns import TaskConfirmation, TaskReturns, mean_of
 from pronk.types import Array, Unroll
 
 
@@ -124,8 +124,10 @@ class Metrics:
     def waiting(self) -> Iterator[None]:
         """Around the learner's wait for a batch."""
         began = time.perf_counter()
-        yield
-        self._waited += time.perf_counter() - began
+        try:
+            yield
+        finally:
+            self._waited += time.perf_counter() - began
 
     def record(self, experience: Experience, report: dict[str, float]) -> None:
         """One update: what its batch held, and the learner's report."""

@@ -1,4 +1,4 @@
-"""Stacked frames stored once each: `replay.py` keeps Atari's observations here.
+"""Stacked frames stored once each: `buffer.py` keeps Atari's observations here.
 
 A stack of S frames holds S - 1 of the frames of the step before. So a column is stored as a line of frames, in which
 each row is a window of S, and where each row's window starts:

@@ -10,7 +10,7 @@ import pytest
 
 from pronk.layout import UnrollLayout
 from pronk.metrics import Experience, Metrics
-from pronk.returns import EPISODES
+from pronk.metrics.returns import EPISODES
 from pronk.types import ActionSpec, ArraySpec, EnvSpec, Unroll, map_unroll, unroll_specs
 
 T, N = 4, 3
