@@ -61,7 +61,8 @@ def port_of(served):
     return int(served.address.rpartition(":")[2])
 
 
-def test_who_calls_for_nothing_is_shut_out_and_who_plays_there_is_not():
+def test_who_calls_for_nothing_is_shut_out_and_who_plays_there_is_not(monkeypatch):
+    monkeypatch.setattr("pronk.transport.door.ALLOWED_PER_SECOND", 0.01)  # the machine may be slow
     with gateway(credentials=Credentials("right")) as served:
         good = served.join()
         for _ in range(20):
@@ -69,7 +70,7 @@ def test_who_calls_for_nothing_is_shut_out_and_who_plays_there_is_not():
                 served.connect(token="wrong")
             if any("too many calls without an unroll" in line for line in served.log):
                 break
-        assert is_shut_out(port_of(served), "127.0.0.1")
+        until(lambda: is_shut_out(port_of(served), "127.0.0.1"))
         assert not is_shut_out(port_of(served), STRANGER)
         send(good, 3.0)
         assert take(served) == [3.0]
@@ -84,14 +85,15 @@ def test_silent_sockets_do_not_keep_an_actor_out():
         strangers = [connect(port_of(served), STRANGER) for _ in range(60)]
         assert all(is_closed(one) for one in strangers)
         assert any(f"refused {STRANGER}: too many " in line for line in served.log)
-        assert is_shut_out(port_of(served), STRANGER)
+        until(lambda: is_shut_out(port_of(served), STRANGER))
         served.join()
 
 
 def test_who_sends_much_and_does_not_play_is_shut_out():
     settings = struct.pack("!I", 0)[1:] + b"\4\0\0\0\0\0"  # an HTTP/2 frame that gRPC answers by itself
     with gateway() as served:
-        with connect(port_of(served), STRANGER) as stranger, contextlib.suppress(ConnectionError):
+        # Once it is shut out nobody reads any more: sending fails or blocks.
+        with connect(port_of(served), STRANGER) as stranger, contextlib.suppress(ConnectionError, TimeoutError):
             stranger.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
             while True:
                 stranger.sendall(settings * 500)
