@@ -82,6 +82,7 @@ class Batcher:
         updates = self._batches_per_unroll * self._most_passes
         self._pacer = Pacer(updates, lambda: max(1, port.room // self._unrolls_per_batch))
         self._paces = self._most_passes > 1 and not self._only_while_idle
+        port.while_starving = self._pacer.give_all_back
 
     def next(self) -> Batch:
         """Return the next batch: of a further pass, or of new unrolls, waiting for them where there are none."""

@@ -44,6 +44,11 @@ class Pacer:
         self._lead = min(longest, max(1.0, lead))
         self._held.append(release)
 
+    def give_all_back(self) -> None:
+        """Let all actors play, when the learner has waited for long: it must not hold one for another that is gone."""
+        while self._held:
+            self._held.popleft()()
+
     def advance(self, updates_left: int) -> None:
         """Give back what is due, before an update. `updates_left` are to be made from what was taken last."""
         while self._held and updates_left + (self._room() - len(self._held)) * self._updates <= (self._lead or 0.0):

@@ -7,6 +7,7 @@ import pytest
 from pronk.pacing import Pacer
 
 UPDATES = 64  # from each unroll
+STARVING = 10 * UPDATES  # updates: as long as this, the learner waits for what has been given back
 
 
 class Simulation:
@@ -21,6 +22,8 @@ class Simulation:
 
     def run(self, unrolls: int) -> None:
         for _ in range(unrolls):
+            if not self._playing or min(self._playing)[0] > self._now + STARVING:
+                self._pacer.give_all_back()
             there, made = min(self._playing)
             self._playing.remove((there, made))
             wait = max(0.0, there - self._now)
@@ -31,6 +34,10 @@ class Simulation:
             for left in range(UPDATES, 0, -1):
                 self._pacer.advance(left)
                 self._now += 1.0
+
+    def lose_an_actor(self) -> None:
+        """One that is playing is gone for good; its slot still counts."""
+        self._playing.pop()
 
     def _give_back(self) -> None:
         self._playing.append((self._now + self._play, self._now))
@@ -44,6 +51,14 @@ def test_unrolls_of_fast_actors_are_fresh_and_the_learner_hardly_waits(actors: i
     ages, waits = simulation.ages[100:], simulation.waits[100:]
     assert sum(ages) / len(ages) < play + 3 + 0.1 * play
     assert sum(waits) / len(waits) < 0.01 * UPDATES
+
+
+def test_an_actor_is_not_held_back_for_one_that_is_gone() -> None:
+    simulation = Simulation(actors=2, play=3.0)
+    simulation.run(50)
+    simulation.lose_an_actor()
+    simulation.run(50)  # fails if nobody plays any more
+    assert sum(simulation.waits[50:]) / 50 < 0.1 * UPDATES
 
 
 def test_slow_actors_never_wait() -> None:

@@ -45,6 +45,8 @@ class LearnerPort(Protocol):
         """Unrolls that are filled and not yet taken. Near `room`: actors wait; near 0: the learner waits."""
         ...
 
+    while_starving: WhileWaiting
+    """Called again and again when `unrolls` has waited for longer than a second."""
     room: int
     """Slots of all actors that play: the most that `waiting` can be."""
 

@@ -21,6 +21,7 @@ class LocalTransport:
         self._parameters: Parameters | None = None
         self.room = 1  # nothing is played ahead
         self.while_waiting: WhileWaiting = lambda: None
+        self.while_starving: WhileWaiting = lambda: None  # never called: `while_waiting` plays
 
     def parameters(self) -> Parameters:
         """See `ActorPort`."""

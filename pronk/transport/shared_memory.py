@@ -29,6 +29,7 @@ from pronk.transport.memory import HEADER, ParameterExchange, Slots, anonymous_m
 from pronk.types import Parameters, Unroll
 
 POLL_SECONDS = 0.05  # how often a waiting learner calls `while_waiting`
+STARVING_SECONDS = 1.0
 RECORD = struct.Struct("<II")  # slot number, number of the actor that filled it
 FINISHED = 0xFFFFFFFF  # instead of a slot number: the run has ended, so actors need not wait for a restart
 
@@ -102,6 +103,7 @@ class SharedMemoryTransport:
         self._filled: deque[tuple[SlotLink, int, ActorTally]] = deque()
         self.room = slots * actors
         self.while_waiting: WhileWaiting = lambda: None
+        self.while_starving: WhileWaiting = lambda: None
 
     def __enter__(self) -> SharedMemoryTransport:
         return self
@@ -118,7 +120,7 @@ class SharedMemoryTransport:
         self._selector.close()
         self._links.clear()  # frees the views, and with them the memory
         self._filled.clear()
-        self.while_waiting = lambda: None
+        self.while_waiting = self.while_starving = lambda: None
 
     def connect(self, actor: int) -> tuple[Ticket, contextlib.closing]:
         """Return a ticket for a new process of this actor, and the socket to close once the process has inherited it.
@@ -147,9 +149,12 @@ class SharedMemoryTransport:
     def unrolls(self, count: int) -> Iterator[list[Unroll]]:
         """See `LearnerPort`. Calls `while_waiting` meanwhile."""
         self._receive(0.0)
+        began = time.monotonic()
         while len(self._filled) < count:
             self._receive(POLL_SECONDS)
             self.while_waiting()
+            if time.monotonic() - began > STARVING_SECONDS:
+                self.while_starving()
         taken = [self._filled.popleft() for _ in range(count)]
         try:
             yield [link.views[slot] for link, slot, _ in taken]
