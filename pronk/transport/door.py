@@ -22,13 +22,15 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from urllib.parse import unquote
 
+from pronk.transport.frames import MAX_JSON_BYTES
 from pronk.transport.gateway_log import GatewayLog
 
 CALLS_AT_ONCE = 200.0  # without an unroll, that an address may make
 ALLOWED_PER_SECOND = 10.0  # in the long run; the same for connections
 BLOCK_SECONDS = 5.0  # twice as long if it comes back as it went
 LONGEST_BLOCK_SECONDS = 40.0
-MOST_RECEIVED = 1 << 16  # bytes between two looks, over a connection that does not play
+MOST_RECEIVED = 4 * MAX_JSON_BYTES  # between two looks, over a connection that does not play; one that sends a single
+# message that is too large is told so instead
 MOST_BLOCKED = 256  # addresses at a time; the kernel's filter is as long as this list
 MOST_COUNTED = 10_000  # addresses whose allowance is remembered
 LISTED = next((folder for folder in ("/proc/self/fd", "/dev/fd") if os.path.isdir(folder)), None)

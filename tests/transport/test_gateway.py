@@ -24,7 +24,7 @@ from through_grpc import (
 from pronk.layout import UnrollLayout
 from pronk.processes.messages import ActorLeft
 from pronk.transport import Closed
-from pronk.transport.frames import METHOD, Kind, pack, pack_json
+from pronk.transport.frames import MAX_JSON_BYTES, METHOD, Kind, pack, pack_json
 from pronk.transport.grpc_actor import READS, Connection, GrpcActorPort, GrpcReader, LearnerUnavailable
 from pronk.transport.security import Credentials
 from pronk.types import ActionSpec, ArraySpec, EnvSpec, Parameters, UserError, unroll_specs
@@ -92,11 +92,11 @@ WRONG = {
         "bytes where",
     ),
     "oversized": (
-        [hello(), ready(), unroll_message() + bytes(1 << 20)],
+        [hello(), ready(), unroll_message() + bytes(MAX_JSON_BYTES)],
         codes.RESOURCE_EXHAUSTED,
         "larger than max",
     ),
-    "oversized talk": ([hello(), pack(Kind.READY, bytes(1 << 20))], codes.RESOURCE_EXHAUSTED, "larger than max"),
+    "oversized talk": ([hello(), pack(Kind.READY, bytes(MAX_JSON_BYTES))], codes.RESOURCE_EXHAUSTED, "larger than max"),
     "compressed with nothing known": (
         [hello(), ready(), pack(Kind.UNROLL, b"x", 0, encoding=9, nbytes=LAYOUT.nbytes)],
         codes.INVALID_ARGUMENT,
