@@ -69,7 +69,8 @@ def largest_of(array: np.ndarray) -> float:
     """Return the largest magnitude of floating-point numbers, NaN apart; 0 for other kinds."""
     if array.dtype.kind != "f" or not array.size:
         return 0.0
-    high, low = np.fmax.reduce(array, axis=None), np.fmin.reduce(array, axis=None)  # NaN only if all are
+    numbers = array.reshape(-1)
+    high, low = np.fmax.reduce(numbers), np.fmin.reduce(numbers)  # NaN only if all are
     return 0.0 if np.isnan(high) else max(float(high), -float(low))
 
 
