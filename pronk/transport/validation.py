@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from pronk.types import ArraySpec, Tree, Unroll, leaves
@@ -69,9 +71,10 @@ def largest_of(array: np.ndarray) -> float:
     """Return the largest magnitude of floating-point numbers, NaN apart; 0 for other kinds."""
     if array.dtype.kind != "f" or not array.size:
         return 0.0
-    numbers = array.reshape(-1)
-    high, low = np.fmax.reduce(numbers), np.fmin.reduce(numbers)  # NaN only if all are
-    return 0.0 if np.isnan(high) else max(float(high), -float(low))
+    # NaN only if all are. With keepdims the result is an array in every version of NumPy's types.
+    high = np.fmax.reduce(array, axis=None, keepdims=True).item()
+    low = np.fmin.reduce(array, axis=None, keepdims=True).item()
+    return 0.0 if math.isnan(high) else max(high, -low)
 
 
 def within(array: np.ndarray, spec: ArraySpec) -> bool:
