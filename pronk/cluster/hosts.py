@@ -36,7 +36,11 @@ class Host:
 
 
 def read_hosts(path: Path) -> list[Host]:
-    """Return all rows. Raises UserError with the line number."""
+    """Return all rows. The first line names the columns; without it they are COLUMNS, in this order.
+
+    Raises:
+        UserError: with the line number.
+    """
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
@@ -45,9 +49,13 @@ def read_hosts(path: Path) -> list[Host]:
     if not lines:
         raise UserError(f"{path} is empty; its first line should be {','.join(COLUMNS)}")
     header = [name.strip().lower().replace("_", " ") for name in next(csv.reader([lines[0][1]]))]
-    check_header(header, path)
+    if header[0] in ROLES:
+        header = list(COLUMNS)
+    else:
+        check_header(header, path)
+        lines = lines[1:]
     hosts = []
-    for number, line in lines[1:]:
+    for number, line in lines:
         cells = [cell.strip() for cell in next(csv.reader([line]))]
         if len(cells) > len(header):
             raise UserError(f"{path}, line {number}: {len(cells)} values for {len(header)} columns")

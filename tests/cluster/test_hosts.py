@@ -20,6 +20,10 @@ def test_every_row_is_a_host(tmp_path):
     ]
 
 
+def test_without_a_first_line_of_names_the_columns_are_the_usual_ones(tmp_path):
+    assert read(tmp_path, GOOD.removeprefix(HEADER)) == read(tmp_path, GOOD)
+
+
 def test_comments_empty_lines_other_orders_and_fewer_columns_are_fine(tmp_path):
     text = "# ours\nhost, Role\n\nalpha,learner\n# theirs\n,\nbeta, actor\n"
     assert read(tmp_path, text) == [Host("learner", "alpha"), Host("actor", "beta")]
