@@ -82,6 +82,8 @@ class EnvSpec:
     """About how long one step of one environment takes, where it was tried and is slow; else 0."""
     reset_seconds: float = field(default=0.0, compare=False)
     """Likewise, of one reset."""
+    time_limit: int = field(default=0, compare=False)
+    """Steps after which every episode is truncated, where that is known; else 0."""
 
     @property
     def has_action_mask(self) -> bool:

@@ -28,7 +28,13 @@ DIES_OF_SIGILL = "import os, signal; os.kill(os.getpid(), signal.SIGILL)"
 
 
 def configured(**changes):
-    small = {"network.hidden": [8], "optimiser.max_gradient_norm": None, "loss.entropy_cost": 0.01, "loss.max_kl": None}
+    small = {
+        "network.hidden": [8],
+        "optimiser.max_gradient_norm": None,
+        "loss.discount": 0.99,
+        "loss.entropy_cost": 0.01,
+        "loss.max_kl": None,
+    }
     return Config().replace(small | {name.replace("__", "."): value for name, value in changes.items()})
 
 

@@ -226,8 +226,9 @@ class LossConfig(Section):
     upgo_cost: NonNegative = 0.0
     """Weight of the policy gradient of UPGO beside the other one: it follows an episode only as long as it goes better
     than expected, so what went well is learnt from at once. AlphaStar: 1. 0: off."""
-    discount: Fraction = 0.99
-    """Discount factor per step. Table G.1: 0.99."""
+    discount: Fraction | Auto = "auto"
+    """Discount factor per step. `auto`: 0.99 as in table G.1; less if a time limit ends every episode after fewer than
+    100 steps (0.98 for 50), since nothing corrects the values of what would come after it."""
     baseline_cost: NonNegative = 0.5
     """Weight of the value loss. Table G.1: 0.5."""
     entropy_cost: NonNegative | Auto = "auto"

@@ -67,6 +67,7 @@ class ResolvedNetwork(NetworkConfig):
 class ResolvedLoss(LossConfig):
     """Policy, values and batch -> a number to minimise."""
 
+    discount: float
     entropy_cost: float
     max_kl: float | None = None
 

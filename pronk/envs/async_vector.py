@@ -29,6 +29,7 @@ import numpy as np
 from pronk.envs.autoreset import AutoresetEnv
 from pronk.envs.frame_skip import frames_per_step
 from pronk.envs.spaces import translation
+from pronk.envs.time_limit import time_limit_of
 from pronk.envs.wrappers import notes_of
 from pronk.layout import Layout
 from pronk.processes.failures import user_traceback
@@ -51,7 +52,14 @@ class AsyncVector:
     def __init__(self, make_one: Callable[[], Any], count: int, timeout: float, info: tuple[str, ...] = ()) -> None:
         example = make_one()
         observation, action, self.encode, self.decode = translation(example.observation_space, example.action_space)
-        self.spec = EnvSpec(observation, action, frames_per_step(example), info=info, notes=notes_of(example))
+        self.spec = EnvSpec(
+            observation,
+            action,
+            frames_per_step(example),
+            info=info,
+            notes=notes_of(example),
+            time_limit=time_limit_of(example),
+        )
         example.close()
         self.count, self.task = count, np.zeros(count, np.int32)
         layout = Layout({**step_specs(self.spec, count)._asdict(), "action": action.array.batched(count)})

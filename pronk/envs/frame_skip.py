@@ -18,7 +18,7 @@ def frames_per_step(env: Any) -> int:
     """
     frames = 1
     while isinstance(env, gym.Wrapper | gym.vector.VectorWrapper):
-        frames *= _as_count(*(getattr(env, name, None) for name in WRAPPER_NAMES))
+        frames *= skip_of_wrapper(env)
         env = env.env
     arguments = getattr(getattr(env, "spec", None), "kwargs", None) or {}
     metadata = getattr(env, "metadata", None) or {}
@@ -27,6 +27,11 @@ def frames_per_step(env: Any) -> int:
         *(getattr(env, name, None) for name in NAMES),
         *(metadata.get(name) for name in NAMES),
     )
+
+
+def skip_of_wrapper(wrapper: Any) -> int:
+    """Return how many steps of its environment one step of a wrapper takes; 1 where it does not say."""
+    return _as_count(*(getattr(wrapper, name, None) for name in WRAPPER_NAMES))
 
 
 def _as_count(*candidates: Any) -> int:

@@ -70,7 +70,8 @@ class TeamVector:
         eyes = [[Eyes(env, agent, config) for agent in agents] for env in envs]
         example = eyes[0][0].wrapped
         observation, action, self.encode, self.decode = translation(example.observation_space, example.action_space)
-        self.spec = EnvSpec(observation, action, notes=notes_of(example), agents=len(agents))
+        limit = getattr(getattr(envs[0], "unwrapped", envs[0]), "max_cycles", 0)  # the usual name in PettingZoo
+        self.spec = EnvSpec(observation, action, notes=notes_of(example), agents=len(agents), time_limit=limit)
         self.count = len(envs) * len(agents)
         self.task = np.zeros(self.count, np.int32)
         layout = Layout(step_specs(self.spec, self.count)._asdict())

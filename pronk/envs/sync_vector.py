@@ -10,6 +10,7 @@ import numpy as np
 from pronk.envs.autoreset import AutoresetEnv
 from pronk.envs.frame_skip import frames_per_step
 from pronk.envs.spaces import translation
+from pronk.envs.time_limit import time_limit_of
 from pronk.envs.wrappers import notes_of
 from pronk.layout import Layout
 from pronk.types import Array, EnvSpec, Step, step_specs
@@ -21,7 +22,14 @@ class SyncVector:
     def __init__(self, make_one: Callable[[], Any], count: int, info: tuple[str, ...] = ()) -> None:
         envs = [make_one() for _ in range(count)]
         observation, action, self.encode, self.decode = translation(envs[0].observation_space, envs[0].action_space)
-        self.spec = EnvSpec(observation, action, frames_per_step(envs[0]), info=info, notes=notes_of(envs[0]))
+        self.spec = EnvSpec(
+            observation,
+            action,
+            frames_per_step(envs[0]),
+            info=info,
+            notes=notes_of(envs[0]),
+            time_limit=time_limit_of(envs[0]),
+        )
         self.count, self.task = count, np.zeros(count, np.int32)
         layout = Layout(step_specs(self.spec, count)._asdict())
         self._columns = Step(**layout.view(np.zeros(layout.nbytes, np.uint8)))

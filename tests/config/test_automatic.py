@@ -1,5 +1,7 @@
 import dataclasses
 
+import pytest
+
 from pronk.config import Config, decided, load_config, recorded, resolve
 from pronk.config.automatic import chosen
 from pronk.types import ActionSpec, ArraySpec, EnvSpec
@@ -64,6 +66,17 @@ def test_slow_environments_are_fewer_and_their_unrolls_shorter():
     slow = dataclasses.replace(VECTOR, step_seconds=0.02)
     assert "vectors of a slow environment (0.02 s a step): " in chosen(decided(Config(), slow), slow)
     assert decided(Config().replace({"actors.envs": 64}), slow).actors.envs == 64
+
+
+@pytest.mark.parametrize(
+    ("limit", "discount"), [(0, 0.99), (500, 0.99), (100, 0.99), (50, 0.98), (25, 0.96), (1, 0.9)]
+)
+def test_the_horizon_is_no_longer_than_a_time_limit(limit, discount):
+    spec = dataclasses.replace(VECTOR, time_limit=limit)
+    config = decided(Config(), spec)
+    assert config.loss.discount == pytest.approx(discount)
+    assert ("discount" in chosen(config, spec)) == (discount < 0.99)
+    assert decided(Config().replace({"loss.discount": 0.97}), spec).loss.discount == 0.97
 
 
 def test_environments_fit_a_batch_that_was_asked_for():

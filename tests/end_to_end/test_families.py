@@ -38,7 +38,6 @@ PACKAGES = {
 }
 NOT_LEARNT = {
     "NetHack": "200,000 steps are far too few, and 50 episodes of it take many minutes",
-    "PettingZoo": "simple_spread ends below random play at the defaults: a known limit",
 }
 
 

@@ -56,7 +56,7 @@ def slow_ppo(logits, values, batch, config):
 
 
 def test_on_policy_it_is_ppo_with_generalised_advantages():
-    config = ResolvedLoss(name="appo", lambda_=0.9, entropy_cost=0.01)
+    config = ResolvedLoss(discount=0.99, name="appo", lambda_=0.9, entropy_cost=0.01)
     logits, values = inputs()
     batch = batch_of(logits.detach())
     ours = make_loss(config)(Categorical(logits), PlainValue(values), batch).total
@@ -71,7 +71,7 @@ def test_on_policy_it_is_ppo_with_generalised_advantages():
 
 
 def test_a_step_that_has_moved_too_far_stops_teaching_the_policy():
-    config = ResolvedLoss(name="appo", entropy_cost=0.0)
+    config = ResolvedLoss(discount=0.99, name="appo", entropy_cost=0.0)
     logits, values = inputs()
     batch = batch_of(logits.detach())
     batch.log_prob.sub_(math.log(2.0))  # every ratio is 2
@@ -85,7 +85,7 @@ def test_a_step_that_has_moved_too_far_stops_teaching_the_policy():
 
 
 def test_a_step_that_moved_the_wrong_way_is_still_pulled_back():
-    config = ResolvedLoss(name="appo", entropy_cost=0.0)
+    config = ResolvedLoss(discount=0.99, name="appo", entropy_cost=0.0)
     logits, values = inputs()
     batch = batch_of(logits.detach())
     batch.log_prob.sub_(math.log(2.0))
@@ -96,7 +96,7 @@ def test_a_step_that_moved_the_wrong_way_is_still_pulled_back():
 
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
 def test_what_an_invalid_step_holds_changes_nothing(reduction):
-    config = ResolvedLoss(name="appo", reduction=reduction, entropy_cost=0.01)
+    config = ResolvedLoss(discount=0.99, name="appo", reduction=reduction, entropy_cost=0.01)
 
     def gradients(batch):
         logits, values = inputs()
@@ -115,7 +115,9 @@ def test_an_overflowing_ratio_stays_finite():
     logits, values = inputs()
     batch = batch_of(logits.detach())
     batch.log_prob.fill_(-500.0)
-    terms = make_loss(ResolvedLoss(name="appo", entropy_cost=0.01))(Categorical(logits), PlainValue(values), batch)
+    terms = make_loss(ResolvedLoss(discount=0.99, name="appo", entropy_cost=0.01))(
+        Categorical(logits), PlainValue(values), batch
+    )
     terms.total.backward()
     assert terms.total.isfinite()
     assert logits.grad.isfinite().all()
@@ -127,7 +129,7 @@ def test_upgo_adds_its_own_advantages_to_the_policy_gradient(name):
     batch = batch_of(logits.detach())
 
     def policy_loss(cost):
-        loss = make_loss(ResolvedLoss(name=name, upgo_cost=cost, entropy_cost=0.01))
+        loss = make_loss(ResolvedLoss(discount=0.99, name=name, upgo_cost=cost, entropy_cost=0.01))
         return loss(Categorical(logits), PlainValue(values), batch).metrics["policy_loss"].detach()
 
     upgo = upgoing(batch.valid, 0.99 * batch.discount, batch.reward, values[:-1].detach(), values[-1].detach())
@@ -161,7 +163,7 @@ def slow_impact(logits, values, batch, target_log_prob, config):
 
 
 def test_with_a_target_network_it_is_impact():
-    config = ResolvedLoss(name="appo", lambda_=0.9, target_updates=10, entropy_cost=0.01)
+    config = ResolvedLoss(discount=0.99, name="appo", lambda_=0.9, target_updates=10, entropy_cost=0.01)
     logits, values = inputs()
     batch = batch_of(logits.detach(), off_policy=1.0)
     target = Categorical(logits.detach() + 0.5 * torch.randn(logits.shape, generator=torch.Generator().manual_seed(5)))
@@ -177,10 +179,10 @@ def test_with_a_target_network_it_is_impact():
 
 def test_the_papers_loss_has_no_target_network():
     with pytest.raises(ValueError, match="target_updates needs name=appo"):
-        ResolvedLoss(name="impala", target_updates=10, entropy_cost=0.01)
+        ResolvedLoss(discount=0.99, name="impala", target_updates=10, entropy_cost=0.01)
 
 
 @pytest.mark.parametrize("correction", ["one_step", "epsilon"])
 def test_corrections_that_would_change_nothing_are_refused(correction):
     with pytest.raises(ValueError, match=f"correction={correction} needs name=impala"):
-        ResolvedLoss(name="appo", correction=correction, entropy_cost=0.01)
+        ResolvedLoss(discount=0.99, name="appo", correction=correction, entropy_cost=0.01)

@@ -21,7 +21,7 @@ UNIFORM = math.log(1 / 3)
 
 def paper(**settings):
     """The paper's loss; Pronk's own default is another."""
-    return ResolvedLoss(**({"name": "impala", "lambda_": 1.0, "entropy_cost": 0.01} | settings))
+    return ResolvedLoss(**({"name": "impala", "lambda_": 1.0, "discount": 0.99, "entropy_cost": 0.01} | settings))
 
 
 def batch_of(action, reward, *, log_prob=UNIFORM, discount=1.0, valid=True, observation=0.0):

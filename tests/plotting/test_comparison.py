@@ -52,7 +52,7 @@ def test_groups_by_a_chosen_setting(tmp_path):
     experiments = [["loss.discount=0.9"], ["loss.discount=0.9", "loss.entropy_cost=0.5"], ["env.kwargs.rows=7"]]
     runs = [Run(made_run(tmp_path / str(i), *some, source="catch")) for i, some in enumerate(experiments)]
     by_discount = group_by(runs, ["loss.discount"])
-    assert [group.label for group in by_discount] == ["discount=0.9", "discount=0.99"]
+    assert [group.label for group in by_discount] == ["discount=0.9", "discount=auto"]
     assert [len(group.runs) for group in by_discount] == [2, 1]
     assert len({group.environment for group in by_discount}) == 2
     by_rows = group_by(runs, ["env.kwargs.rows"])

@@ -62,7 +62,7 @@ def test_a_run_of_another_version_is_read(tmp_path):
     (path / "config.yaml").write_text("env: {id: Old-v0}\nno_longer: {there: 3}\n")
     settings = Run(path).settings
     assert (settings["env.id"], settings["no_longer.there"]) == ("Old-v0", 3)
-    assert settings["loss.discount"] == 0.99  # as by default
+    assert settings["loss.baseline_cost"] == 0.5  # as by default
 
 
 # ---- states
