@@ -150,8 +150,8 @@ class ClusterRun:
             self._poll(worker)
         if all(learner.state is State.READY for learner in self._learners):
             self._start_learners()
-        for learner in self._learners[1:]:
-            if learner.state is State.READY and self._learners[0].is_running:  # still at the address it knows
+        for learner in self._learners[1:]:  # restarted: learner 0 still listens where it did when all were started
+            if learner.state is State.READY and self._learners[0].is_running:
                 learner.run(self._plan.learner(learner.index, self._hosts, restart=True))
         for actor in self._actors:
             if actor.state is State.READY:
