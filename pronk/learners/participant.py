@@ -146,7 +146,7 @@ class Participant(DistributedGroup):
         return message
 
     def _receive(self, seconds: float) -> None:
-        """Read messages into the inbox; wait up to `seconds` for them. Raises `GroupEnded` if learner 0 ends or is gone.
+        """Read messages into the inbox; wait up to `seconds` for any. Raises `GroupEnded` if learner 0 is gone or ends.
 
         What learner 0 sent before it left is handled first.
         """

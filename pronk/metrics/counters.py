@@ -34,7 +34,7 @@ class Experience(NamedTuple):
 
     @classmethod
     def of(cls, unroll: Unroll, version: int, fresh: Array | None = None) -> Experience:
-        """Return the experience in a batch (NumPy). `version` is of the weights that it updates; `fresh` is [B] bool."""
+        """Return the experience in a batch of NumPy arrays, which updates weights of `version`. `fresh` is [B] bool."""
         total = unroll.version.shape[0]
         fresh = np.ones(total, bool) if fresh is None else fresh
         lag, count = version - unroll.version, int(np.count_nonzero(fresh))
