@@ -110,7 +110,7 @@ class Server:
         self._answer(batch)
 
     def _take_over(self) -> None:
-        """Check every mailbox: an earlier server may have been killed before it answered, or before it called `ring`."""
+        """Check every mailbox: an earlier server may have been killed before it answered, or before it could ring."""
         for actor, end in enumerate(self._sockets):
             self._note(actor)
             ring(end)
