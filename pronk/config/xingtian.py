@@ -280,8 +280,8 @@ def convert_scaling(source: Source) -> None:
 def convert_sizes(source: Source, put: Callable[[str, Any], None], model: str) -> None:
     """Convert the length of unrolls, their number in a batch, and the number of environments.
 
-    XingTian's learner waits for `prepare_times_per_train` messages of its explorers, each with an unroll of every
-    environment of theirs, and learns at most BATCH_SIZE of their steps at once; its Keras models learn 128.
+    XingTian's learner waits for `prepare_times_per_train` messages of its explorers, each with one unroll per
+    environment of that explorer, and learns from at most BATCH_SIZE of their steps at once; its Keras models from 128.
     """
     algorithm, agent = "alg_para.alg_config", "agent_para.agent_config"
     lengths = [

@@ -44,7 +44,7 @@ class Filmed(NamedTuple):
 def make_filmed(config: ResolvedConfig, count: int, task: str | None = None) -> Filmed:
     """Make the configured environments in this process, with pictures if they can be drawn.
 
-    With several tasks, all environments play `task`, or they are dealt to the tasks in order.
+    With several tasks, all environments play `task`, or each plays the next task in turn.
     """
     if config.env.tasks:
         filmed = filmed_tasks(config.env, count, task)

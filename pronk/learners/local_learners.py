@@ -65,7 +65,7 @@ class LocalLearners:
         return f"{process.how_it_ended()}; its log: {process.spec.log}"
 
     def is_stopped(self, rank: int) -> bool:
-        """Return whether somebody has stopped this learner (SIGSTOP)."""
+        """Return whether this learner is stopped (SIGSTOP)."""
         process = self._processes[rank].process
         return process is not None and is_stopped(process)
 

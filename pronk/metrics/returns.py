@@ -188,18 +188,18 @@ class Returns:
         return [(number, [tuple(each) for each in one.results]) for number, one in self._environments.items()]
 
     def load_state(self, state: Iterable[Any]) -> None:
-        """Continue from `state()`. All environments have been started anew since."""
+        """Continue from `state()`. All environments were started again after it was saved."""
         self._environments = {number: History([Result(*each) for each in results]) for number, results in state}
         self._update(self._environments.values())
 
 
 @dataclass(slots=True)
 class HeldEpisodes:
-    """What one environment has played since the weights are held."""
+    """What one environment has played since the weights were held."""
 
     values: list[Result] = field(default_factory=list)
     from_its_start: bool | None = None  # the present episode was begun with these weights; None: no column yet
-    playing: int = 0  # steps since an episode ended, or since the weights are held
+    playing: int = 0  # steps since an episode ended, or since the weights were held
     at_border: bool = False
     last_seen: int = 0  # columns of all environments when its last one came
 

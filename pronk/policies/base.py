@@ -99,7 +99,7 @@ class Inference:
 
     @staticmethod
     def check(config: ResolvedConfig) -> None:
-        """Raise UserError if the configuration does not suit this way. Called before anything is started."""
+        """Raise UserError if the configuration does not suit this inference. Called before anything is started."""
 
     @staticmethod
     def policy(config: ResolvedConfig, spec: EnvSpec, seed: int, ticket: dict[str, Any]) -> Policy:
@@ -144,7 +144,7 @@ def check_inference(config: ResolvedConfig) -> None:
 
 
 def make_inference(setup: InferenceSetup) -> Inference:
-    """Make the learner's half of the configured way."""
+    """Make the configured inference: the learner's half."""
     return find_inference(setup.config)(setup)
 
 

@@ -142,7 +142,7 @@ def stack_of(process: subprocess.Popen[bytes], log: Path) -> str:
 
 
 def is_stopped(process: subprocess.Popen[bytes]) -> bool:
-    """Whether somebody has stopped a child (SIGSTOP, a debugger), as far as this system says."""
+    """Return whether a child is stopped (SIGSTOP, a debugger); False where the system does not tell."""
     try:
         with open(f"/proc/{process.pid}/stat", "rb") as file:
             return file.read().rpartition(b")")[2].split()[0] in (b"T", b"t")

@@ -26,5 +26,5 @@ def bound(log: Path, largest: int = LARGEST) -> None:
             source.seek(size - largest)
             target.write(source.read(largest))
         os.truncate(log, 0)
-    except OSError:  # removed, or a full disk: the log is worth less than the run
+    except OSError:  # removed, or a full disk: the run is more important than its log
         return

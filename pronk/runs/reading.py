@@ -102,7 +102,7 @@ class Run:
 
     @cached_property
     def summary(self) -> dict[str, Any]:
-        """summary.json; empty where there is none, or where the run has gone on since."""
+        """summary.json; empty if there is none, or if the run was continued after it was written."""
         summary = read_json(self.path / "summary.json")
         return {} if number(summary.get("updates")) < number(self.last.get("updates")) else summary
 

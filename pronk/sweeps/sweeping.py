@@ -157,7 +157,7 @@ def search_for(sweep: Sweep, folder: Path, retry: bool) -> Search | None:
 
 
 def reporter(sweep: Sweep, folder: Path, at_a_time: int) -> Callable[[list[Record], str], None]:
-    """Return the function that writes sweep.json, with the seconds since now."""
+    """Return the function that writes sweep.json, with the seconds since this call."""
     began = time.time()
 
     def write(records: list[Record], state: str) -> None:

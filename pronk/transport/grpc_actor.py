@@ -161,7 +161,7 @@ class Connection:
 
 
 class GrpcReader:
-    """See `ParameterReader`. The connection is one that said READS in its HELLO, or an actor's."""
+    """See `ParameterReader`. The connection is an actor's, or one whose HELLO has READS."""
 
     def __init__(self, connection: Connection, parameters_nbytes: int) -> None:
         """`parameters_nbytes` is the size of the network's block here; WELCOME has the learner's."""
