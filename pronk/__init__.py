@@ -31,7 +31,7 @@ cause.
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # not typing's: Ctrl-C is settled in a module that is imported after this one, so import nothing
+TYPE_CHECKING = False  # not typing's: __main__ sets up Ctrl-C after this module is imported, so it imports little
 if TYPE_CHECKING:
     from typing import Any
 

@@ -16,7 +16,7 @@ from pronk.seeding import actor_seeds
 from pronk.transport import ActorPort, Closed
 from pronk.types import Array, EnvSpec, Tree, Unroll, assign, leaves, map_tree, unroll_specs
 
-NUMBERS_PER_LEARNER = 2**40  # environments that a learner can have
+NUMBERS_PER_LEARNER = 2**40  # environment numbers that are reserved for each learner
 
 
 class Actor:
@@ -111,9 +111,10 @@ def specs_for(config: ResolvedConfig, spec: EnvSpec, state_spec: Tree) -> Unroll
 
 
 def first_dealt(config: ResolvedConfig, index: int) -> int:
-    """Return the number of an actor's first environment, by which tasks are dealt: of all learners, without gaps.
+    """Return the number by which the tasks of an actor are assigned: its first environment's, over all learners.
 
-    (If learners have different numbers of actors, some numbers are used twice; the deal stays nearly even.)
+    There are no gaps, so tasks are spread evenly. (If learners have different numbers of actors, some numbers occur
+    twice; the spread stays nearly even.)
     """
     return (config.rank * config.actors.count + index) * config.actors.envs
 
@@ -131,12 +132,13 @@ def make_actor(
 
     `make_port` gets the layout of the unrolls and the size of the parameters in bytes. Actor and learner each compute
     these from the configuration, so they are the same in every process and for every transport. `ticket` is what the
-    policy needs of the learner's process (`Inference.connect`).
+    policy needs from the learner's process (`Inference.connect`).
     """
     policy_seed, env_seeds = actor_seeds(config.run.seed, index, life, generation, config.actors.envs, config.rank)
     with contextlib.ExitStack() as stack:
         env = stack.enter_context(contextlib.closing(make_env(config, config.actors.envs, first_dealt(config, index))))
         policy = stack.enter_context(contextlib.closing(make_policy(config, env.spec, policy_seed, ticket or {})))
         port = make_port(UnrollLayout(specs_for(config, env.spec, policy.state_spec)), policy.nbytes)
+        # Unique in the run, which `first_dealt` is not: metrics tell environments apart by it.
         first_number = config.rank * NUMBERS_PER_LEARNER + index * config.actors.envs
         yield Actor(env, policy, port, env_seeds, config.actors.sync_every, first_number)

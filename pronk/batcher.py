@@ -1,11 +1,12 @@
 """Unrolls -> batches of the configured width on the device.
 
 A batch is any number of columns: several unrolls side by side, or one unroll of many environments cut into several
-batches, gone through `passes` times (`idle`: again and again until the next unrolls are there, within reason). Each is
-one block of memory, so it reaches a GPU in a single copy, from pinned memory, while the GPU still works on the batch
-before it (`prefetch`). On a CPU there is nothing to overlap, and staging ahead would only add lag.
+batches. Each is learnt from `passes` times (`idle`: until the next unrolls have arrived, at most MOST_PASSES times).
 
-With replay, columns of earlier batches follow the others; every pass draws them anew.
+A batch is one block of memory, so it reaches a GPU in a single copy, from pinned memory, while the GPU still works on
+the batch before it (`prefetch`). On a CPU there is nothing to overlap, and staging ahead would only add lag.
+
+With replay, columns of earlier batches follow the others; every pass draws new ones.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ MOST_PASSES = 8  # with passes=idle; the clipped loss gains little from more
 
 
 class Batch(NamedTuple):
-    """The same columns twice: where the learner computes, and where the metrics read."""
+    """The columns of one update, twice: as tensors on the learner's device, and as NumPy arrays for the metrics."""
 
     tensors: Unroll
     arrays: Unroll
@@ -49,7 +50,7 @@ class Stage:
         self._tensors = Unroll(**tensor_views(layout, self._device_block))
 
     def batch(self, fresh: Array, drawn: Array | None = None, recorded: Array | None = None) -> Batch:
-        """Send what was written to `arrays` on its way to the device."""
+        """Start copying `arrays` to the device, and return the batch."""
         if self._device_block is not self._host:
             self._device_block.copy_(self._host, non_blocking=self._pinned)
         values = None if recorded is None else torch.from_numpy(recorded).to(self._device)
@@ -57,7 +58,7 @@ class Stage:
 
 
 class Batcher:
-    """Takes unrolls from the port and gives batches of `batch_size` columns, and replayed ones on top."""
+    """Takes unrolls from the port and returns batches of `batch_size` columns, plus the replayed ones."""
 
     def __init__(
         self,
@@ -71,11 +72,11 @@ class Batcher:
         envs = specs.version.shape[0]
         self._most_passes = MOST_PASSES if passes == "idle" else passes
         self._only_while_idle = passes == "idle"
-        self._passes = self._most_passes  # made over the newest stages; before the first, all, so unrolls are fetched
+        self._passes = self._most_passes  # made over the newest stages; all of them, so that `next` fetches unrolls
         self._port, self._width = port, min(envs, batch_size)
         self._unrolls_per_batch, self._batches_per_unroll = max(1, batch_size // envs), max(1, envs // batch_size)
         self._specs, self._batch_size, self._device, self._replay = specs, batch_size, device, replay
-        self._replayed = 0  # columns of the stages, until there is something to replay
+        self._replayed = 0  # replayed columns that the stages have room for; 0 until there is something to replay
         self._sets = self._make_sets()
         self._ready: deque[tuple[Stage, Array]] = deque()
         self._prefetches = device.type != "cpu"
@@ -85,7 +86,7 @@ class Batcher:
         port.while_starving = self._pacer.give_all_back
 
     def next(self) -> Batch:
-        """Return the next batch: of a further pass, or of new unrolls, waiting for them where there are none."""
+        """Return the next batch, of a further pass or of new unrolls. Waits if no unrolls have arrived."""
         if not self._ready:
             if self._passes < self._most_passes and not (self._only_while_idle and self._unrolls_are_there()):
                 self._pass()
@@ -99,7 +100,7 @@ class Batcher:
         return stage.batch(fresh, drawn, self._replay.values(drawn))
 
     def prefetch(self) -> None:
-        """Stage the next batch if its unrolls are there, without waiting."""
+        """Stage the next batch if its unrolls have arrived; never wait."""
         is_last_pass = self._only_while_idle or self._passes == self._most_passes
         if self._prefetches and not self._ready and is_last_pass and self._unrolls_are_there():
             self._stack()
@@ -125,7 +126,7 @@ class Batcher:
                     source = columns(unroll, index * self._width, self._width)
                     target = columns(stage.arrays, position * self._width, self._width)
                     map_unroll(np.copyto, target, source)
-            if self._paces:
+            if self._paces:  # the unrolls are copied, but the pacer decides when their slots go back to the actors
                 self._pacer.taken(taken.pop_all().close, waited)
         self._passes = 0
         self._pass()

@@ -1,4 +1,4 @@
-"""What is done with a batch whose loss or gradient is not finite: it is saved, and dropped or the end of the run."""
+"""Handles a batch whose loss or gradient is not finite: saves it, and drops it or ends the run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class BrokenGradient(Failure):
 
 
 class BrokenBatches:
-    """Those of one run, counted."""
+    """Counts the broken batches of a run, and decides whether it continues."""
 
     def __init__(
         self, config: ResolvedConfig, learner: Learner, group: LearnerGroup, run: Path, say: Callable[[str], None]
@@ -26,7 +26,7 @@ class BrokenBatches:
         self._dropped = self._in_a_row = 0
 
     def drop(self, error: NonFinite) -> None:
-        """Go on without a batch (`learner.on_nan=skip`). Raises `error` if the run is to end with it.
+        """Continue without a batch (`learner.on_nan=skip`). Raises `error` if the run has to end.
 
         In a group every learner gets the same errors, so all drop the same batches.
         """
@@ -40,11 +40,11 @@ class BrokenBatches:
             self._say(f"{self._dropped} batches were dropped so far (learner.on_nan=skip)")
 
     def learnt(self) -> None:
-        """A batch was learnt from."""
+        """Note that a batch was learnt from: the broken ones before it no longer count as in a row."""
         self._in_a_row = 0
 
     def keep(self, error: NonFinite) -> BrokenGradient:
-        """Save a batch for `pronk debug`, and return what to tell the user."""
+        """Save a batch for `pronk debug`, and return the failure with the message for the user."""
         group, learner = self._group, self._learner
         recorded_values = learner.replay_loss.recorded if learner.replay_loss else None
         state = learner.state()

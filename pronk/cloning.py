@@ -1,4 +1,4 @@
-"""A start from recorded episodes: before a run's first update, its policy learns to act as a dataset does.
+"""Behaviour cloning: before a run's first update, its policy learns to act as in recorded episodes.
 
 `loss.clone` names a Minari dataset, such as `pronk record` writes. Its episodes are cut into unrolls of the run's own
 length, and the learner goes through them several times with `CloneLoss`; normalisation, clipping of gradients and the
@@ -46,11 +46,11 @@ def start_from_dataset(learner: Learner, config: ResolvedConfig) -> str:
 
 
 def read_minari(name: str, spec: EnvSpec) -> list[Episode]:
-    """Read a dataset of this machine. Raises `UserError` if it is not there, or of another environment."""
+    """Read a local dataset. Raises `UserError` if it is missing, or recorded in another environment."""
     minari = import_extra("minari", f"loss.clone={name}", "minari")
     try:
         dataset = minari.load_dataset(name)
-    except Exception as error:  # files of strangers: anything may be raised
+    except Exception as error:  # a torn or foreign file can fail in any way
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise UserError(f"loss.clone: cannot read the dataset {name}: {reason}") from None
     observation, encode = observation_encoder(dataset.observation_space)
@@ -91,7 +91,7 @@ def clone(learner: Learner, config: ResolvedConfig, episodes: Iterable[Episode])
 
 
 def unrolls_of(episodes: list[Episode], learner: Learner, length: int) -> Unroll:
-    """Cut episodes into unrolls of `length` steps, as columns of one. What does not fill one is not valid."""
+    """Cut episodes into pieces of `length` steps, the columns of one unroll. Steps after an episode are not valid."""
     starts = [(episode, at) for episode in episodes for at in range(0, len(episode.reward), length)]
     if not starts:
         raise UserError("loss.clone: the dataset has no episodes")
@@ -106,7 +106,10 @@ def unrolls_of(episodes: list[Episode], learner: Learner, length: int) -> Unroll
 
 
 def fill(data: Unroll, column: int, episode: Episode, at: int, steps: int) -> None:
-    """Write `steps` steps from `at` on. The last observation is repeated, since an empty mask allows no action."""
+    """Write `steps` steps of an episode, from `at` on, into a column.
+
+    The remaining rows repeat the last observation: an action mask of zeros would allow no action.
+    """
     rows: Any = np.minimum(np.arange(len(data.first)), steps) + at
     assign(data.observation, np.s_[:, column], map_tree(lambda array: array[rows], episode.observation))
     data.action[:steps, column] = episode.action[at : at + steps]

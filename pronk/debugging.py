@@ -1,7 +1,7 @@
-"""Re-runs a learner step whose loss or gradient was not finite, and names the tensors that are not.
+"""Re-runs a learner step whose loss or gradient was not finite, and names the tensors that are not finite.
 
 A step goes through weights and batch, the network's modules, the loss, and back through the modules. The first tensor
-on this way that is not finite is where to look: all that follow may only have inherited it.
+that is not finite is the one to look at: those after it may only have inherited it.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class StepReport(NamedTuple):
 
 
 def debug(run: str | Path, *, learner: int = 0, trust: bool = False) -> StepReport:
-    """Run the learner step again that a run has saved because it was not finite.
+    """Repeat the learner step that a run saved because its loss or gradient was not finite.
 
     Args:
         run: its directory, its name under runs/, or `last`.
@@ -100,7 +100,7 @@ def debug(run: str | Path, *, learner: int = 0, trust: bool = False) -> StepRepo
 
 
 def load_kept(run: Path, rank: int) -> dict[str, Any]:
-    """Return what a learner has saved of a step that was not finite."""
+    """Return what a learner saved of a step whose loss or gradient was not finite."""
     path = broken_batch_file(run, rank)
     if not path.exists():
         others = [one.name for one in sorted(run.glob("broken_batch*.pt"))]
@@ -117,7 +117,7 @@ def load_kept(run: Path, rank: int) -> dict[str, Any]:
 
 
 def trace(learner: Learner, batch: Unroll) -> tuple[list[Broken], dict[str, float]]:
-    """Run the first half of a step. Returns what was not finite on its way, in this order, and its report."""
+    """Run the first half of a step. Returns the tensors that were not finite, in order, and the step's report."""
     found: list[Broken] = []
 
     def note(where: str, name: str, tensor: Tensor) -> None:

@@ -43,7 +43,7 @@ class Layout:
 
     @property
     def digest(self) -> str:
-        """The same for two layouts exactly if every array has the same path, shape, dtype and place."""
+        """Equal for two layouts exactly if every array has the same path, shape, dtype and offset."""
         return hashlib.sha256(repr((self.specs, self.offsets)).encode()).hexdigest()[:16]
 
     def plain(self) -> Tree:
@@ -51,7 +51,7 @@ class Layout:
         return map_tree(lambda spec: [list(spec.shape), spec.dtype, list(spec.categories), spec.words], self.specs)
 
     def difference(self, other: Layout) -> str:
-        """The first array that is not the same in the other, in words."""
+        """Describe the first array that is not the same in the other layout."""
         ours, theirs = dict(leaves(self.specs)), dict(leaves(other.specs))
         for name in {**ours, **theirs}:
             if ours.get(name) != theirs.get(name):
@@ -76,7 +76,7 @@ class UnrollLayout(Layout):
 
     @classmethod
     def from_plain(cls, tree: Tree) -> UnrollLayout:
-        """What `plain` wrote."""
+        """Read back what `plain` returned."""
         return cls(Unroll(**_specs(tree)))
 
     def view(self, block: Any) -> Unroll:

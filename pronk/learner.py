@@ -34,8 +34,8 @@ class NonFinite(Failure):
 class Learner:
     """Learns from batches, one gradient step each.
 
-    `step` is the whole of it for a learner that works alone. Learners that act as one pass `combine`, which adds up
-    `gradients` over all of them between the two halves of a step; or they call the halves themselves.
+    A single learner needs only `step`. Learners that act as one pass `combine`, which adds up `gradients` over all of
+    them between the two halves of a step; or they call the halves themselves.
     """
 
     def __init__(self, config: ResolvedConfig, spec: EnvSpec, device: torch.device) -> None:
@@ -79,7 +79,8 @@ class Learner:
             NonFinite: a loss or gradient is NaN or infinite; nothing was changed.
         """
         report = combine(self.gradient(batch, meanwhile) | {"learning_rate": learning_rate * self._brake.factor})
-        # The mean of all learners' rates: a schedule may follow the clock, and clocks differ. The weights may not.
+        # `combine` returns the mean of all learners' rates. Each may have another rate, because a schedule may follow
+        # the clock; but all must make the same update, or their weights would differ.
         self.update(report, report["learning_rate"], batch)
         self._brake.observe(report.get("kl", 0.0))
         return report
@@ -103,8 +104,8 @@ class Learner:
         return dict(zip(("loss", "gradient_norm", *terms.metrics), numbers.tolist(), strict=True))
 
     def update(self, report: Report, learning_rate: float, batch: Unroll) -> None:
-        """Change weights and statistics: the second half of a step. `report` gets the norm of the added gradient."""
-        if self._block.statistics:  # the vector that was added up also holds their sums; clip by the gradient alone
+        """Change weights and statistics: the second half of a step. Puts the norm to clip by into `report`."""
+        if self._block.statistics:  # several learners measured the norm with their sums; clip by the gradient's alone
             report["gradient_norm"] = float(self._block.gradients.norm())
         self._check(report, batch)
         if self._max_norm is not None and report["gradient_norm"] > self._max_norm:
@@ -151,7 +152,7 @@ class Learner:
         }
 
     def load_target(self, saved: Tensor | None) -> None:
-        """Set the target network, if there is one, as `state` has it. None: the run had none until now."""
+        """Set the target network, if there is one, as `state` has it. None: the run had none; copy the weights."""
         if self._target:
             self._target.values.copy_(self._block.values if saved is None else saved)
 

@@ -1,6 +1,6 @@
 """Optimisers over one flat vector of weights (see `parameters.py`): a few operations each.
 
-The formulas are torch.optim's (tests hold them to it) but for `rmsprop_tf` and `bias_correction`. They are written out
+The formulas are torch.optim's (tests compare them), except `rmsprop_tf` and `bias_correction`. They are written out
 because torch.optim imports PyTorch's compiler when the first optimiser is made, which costs a second of every start.
 """
 
@@ -130,7 +130,7 @@ class KlBrake:
         return float(self.values[1])
 
     def observe(self, kl: float) -> None:
-        """Take over the mean KL divergence of a batch."""
+        """Adjust the factor to the mean KL divergence of a batch."""
         if self._limit is None:
             return
         mean, factor = self.values.tolist()

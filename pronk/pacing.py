@@ -1,4 +1,4 @@
-"""How far ahead actors may play: no further than keeps the learner busy.
+"""Limits how far ahead actors play: just far enough to keep the learner busy.
 
 When the learner makes many updates from each unroll, it is slower than its actors. An actor that plays its next unroll
 as soon as it can would play it with parameters that are a hundred updates old when it is learnt from. So the learner
@@ -9,8 +9,8 @@ gives a slot back to its actor as late as it can afford:
                                     ^ lead: the slot is given back so many updates before the next unroll is needed
 
 If the learner had to wait for an unroll the lead grows, else it shrinks. Where actors are the slower side, it grows
-until they never wait. It starts as long as it can be and is halved until the learner waits for the first time: a run of
-a slow learner may consist of fifty unrolls, and those played far ahead teach little.
+until they never wait. It starts at its maximum and is halved with each unroll until the learner waits for the first
+time: a run of a slow learner may have only fifty unrolls, and those played far ahead teach little.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ class Pacer:
     """Holds slots that were learnt from until their actors should play again."""
 
     def __init__(self, updates: int, room: Callable[[], int]) -> None:
-        """`updates` are made from what is taken at once; `room` returns how often that fits into all slots."""
+        """`updates` are made from the unrolls taken at once; `room` returns how many such sets all slots can hold."""
         self._updates, self._room = updates, room
         self._lead: float | None = None  # updates; None: nothing was taken yet
         self._shrinkage = FIRST_SHRINKAGE
         self._held: deque[Callable[[], None]] = deque()
 
     def taken(self, release: Callable[[], None], waited: bool) -> None:
-        """Hold what was just taken. `release` gives it back; `waited` says whether the learner had to wait for it."""
+        """Hold the unrolls just taken. `release` gives them back; `waited` says whether the learner had to wait."""
         longest = float(self._updates * self._room())
         if self._lead is None:
             lead = longest
@@ -45,11 +45,14 @@ class Pacer:
         self._held.append(release)
 
     def give_all_back(self) -> None:
-        """Let all actors play, when the learner has waited for long: it must not hold one for another that is gone."""
+        """Give all slots back. Called when the learner has waited for long.
+
+        Otherwise it could wait for an actor that is gone, while it holds the slots of those that could play.
+        """
         while self._held:
             self._held.popleft()()
 
     def advance(self, updates_left: int) -> None:
-        """Give back what is due, before an update. `updates_left` are to be made from what was taken last."""
+        """Give back the slots that are due, before an update. `updates_left` will be made from the newest unrolls."""
         while self._held and updates_left + (self._room() - len(self._held)) * self._updates <= (self._lead or 0.0):
             self._held.popleft()()

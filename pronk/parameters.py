@@ -41,14 +41,17 @@ class Statistics(nn.Module):
         self.sums = torch.zeros(size)  # neither weight nor buffer: it is not published
 
     def update(self) -> None:
-        """Take over `sums`. Called without gradients, after the optimiser's step; all zero if no step was valid."""
+        """Turn `sums` into new buffers; they are all zero if no step was valid.
+
+        Called without gradients, after the optimiser's step.
+        """
         raise NotImplementedError
 
 
 def share_of_newest(batches: Tensor, memory: float) -> Tensor:
     """Return the weight of the newest batch in running statistics after so many batches.
 
-    A plain mean over all batches at first; after `memory` of them, one that forgets.
+    It makes a plain mean over all batches at first, and an exponential one after `memory` batches.
     """
     return batches.clamp(1.0, memory).reciprocal()
 
@@ -61,10 +64,10 @@ class ParameterDelay:
         self._pending: deque[Parameters] = deque()
 
     def due(self, newest: Parameters, at_once: bool = False) -> Parameters | None:
-        """Return what to publish after an update, or None if that is not old enough yet.
+        """Return the parameters to publish after an update, or None if none are old enough yet.
 
-        With `at_once` it is the newest. What was held back is then older than what actors have, and is dropped: they
-        keep the newest until others are old enough.
+        With `at_once` these are the newest. Those held back until now are then older than what the actors have, so
+        they are dropped.
         """
         if at_once or not self._updates:
             self._pending.clear()

@@ -78,7 +78,7 @@ def environment_seeds(numbers: np.ndarray, key: np.random.SeedSequence, purpose:
     """Return a seed of 31 bits for each number: the purpose, and the number under a permutation that `key` chooses."""
     mask = np.uint64(2**NUMBER_BITS - 1)
     scattered = numbers & mask
-    # Each operation is a bijection of the numbers of 29 bits, so all together are.
+    # Each operation is a bijection of the 29-bit numbers, so their composition is one, too.
     for offset, factor in key.generate_state(8, np.uint32).astype(np.uint64).reshape(4, 2):
         scattered = (scattered + offset) & mask
         scattered = (scattered * (factor | np.uint64(1))) & mask

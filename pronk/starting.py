@@ -126,7 +126,7 @@ def config_of(source: Config | str | Path | Callable[..., Any], overrides: Seque
 
 
 def refuse_callbacks(callbacks: Callbacks, where: str) -> None:
-    """Raise UserError if there are callbacks: another process trains."""
+    """Raise UserError if there are callbacks: training happens in another process, which cannot call them."""
     if callbacks.given:
         raise UserError(f"{where}: callbacks would have to be called in another process; use run.sinks=module:Class")
 
@@ -141,9 +141,9 @@ def opened(
     say: Say,
     aloud: bool,
 ) -> Iterator[Training]:
-    """Make the run directory, or open it, and give the training of learner 0, of one or of several.
+    """Create or open the run directory, and yield the training of learner 0, the only one or of several.
 
-    `aloud`: also say what was chosen.
+    `aloud`: also report to the user what was chosen.
     """
     if resume and run_dir is None:
         raise UserError("resume needs run_dir, the run to continue")
@@ -172,7 +172,7 @@ def opened(
 
 
 class Prepared(NamedTuple):
-    """All that a run starts from."""
+    """What `prepare` returns: everything that a run starts with."""
 
     config: Config  # what depends on the environment is decided
     resolved: ResolvedConfig
@@ -181,7 +181,7 @@ class Prepared(NamedTuple):
 
 
 def prepare(config: Config, rendezvous: Rendezvous, say: Say) -> Prepared:
-    """Make the learner, and check everything. Nothing is written yet: most mistakes in a configuration show here."""
+    """Make the learner, and check everything. Nothing is written yet; most configuration mistakes are found here."""
     check_sinks(config.run.sinks)
     check_filming(config)
     spec = spec_of(config, say)
@@ -226,7 +226,7 @@ def train_on_cluster(
 
 
 def train_as_participant(rendezvous: Rendezvous, say: Say) -> dict[str, Any]:
-    """Train as another learner than 0, with the configuration that learner 0 sends."""
+    """Train as a learner other than 0, with the configuration that learner 0 sends."""
     try:
         with participate(rendezvous, say) as (group, welcome):
             config = validate(plain_yaml.parse(welcome.config))
@@ -247,7 +247,7 @@ def train_as_participant(rendezvous: Rendezvous, say: Say) -> dict[str, Any]:
 
 
 def run_name(config: Config) -> str:
-    """Return the beginning of a new run's name: its environment's id, or what tasks it has."""
+    """Return the beginning of a new run's name: its environment's id, or a label for its tasks."""
     return config.env.label if config.env.tasks else config.env.id.removeprefix(session.PREFIX)
 
 
@@ -292,7 +292,7 @@ def refuse_more_than_memory(config: ResolvedConfig, learner: Learner, learners: 
 
 
 def replay_memory(config: ResolvedConfig, learner: Learner, learners: int = 1) -> int:
-    """Return the bytes of the replay buffers of this machine. Raises UserError if it does not have as many."""
+    """Return the bytes that this machine's replay buffers need. Raises UserError if it has less memory."""
     nbytes = replay_nbytes(specs_for(config, learner.spec, learner.network.state_spec), config) * learners
     memory = memory_bytes()
     if nbytes > memory:

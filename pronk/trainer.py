@@ -1,4 +1,4 @@
-"""A run that the caller drives: step by step, with a look or a change in between."""
+"""A run that the caller drives step by step, and may inspect or change in between."""
 
 from __future__ import annotations
 

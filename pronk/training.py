@@ -11,11 +11,11 @@
   failure  an actor's end is the end of its socket; its slots are its own, so nothing is lost, locked or half-read
   replay   with replay.size, columns that were learnt from are drawn again into later batches: see replay/
   group    several learners act as one: they add up their gradients at every update, and end together
-  solved   when the return reaches its goal the weights are held, until whole episodes have confirmed it, and the
-           evaluator too, where there is one
+  solved   when the return reaches its goal, the weights are held until whole episodes have confirmed it, and the
+           evaluator if there is one
 
-One thread. While it waits for unrolls it watches its actors, or, with transport=local, plays them itself. On request
-there are more processes: one plays whole episodes with the checkpoints (evaluation/evaluator.py), one films them
+There is one thread. While it waits for unrolls it watches its actors, or, with transport=local, plays them itself.
+On request there are more processes: one plays episodes with the checkpoints (evaluation/evaluator.py), one films them
 (evaluation/filmer.py), one chooses the actions of all actors (policies/central.py).
 """
 
@@ -61,7 +61,7 @@ from pronk.types import EnvSpec, Failure, Unroll
 
 Say = Callable[[str], None]
 
-MOST_BARREN_UPDATES = 200  # in a row without a single valid step, after which the run cannot be getting anywhere
+MOST_BARREN_UPDATES = 200  # in a row without a single valid step; then the run fails
 
 
 class Training:
@@ -81,7 +81,7 @@ class Training:
         self.config, self._recorded, self._run, self.learner, self._say = config, recorded, run, learner, say
         self.path, self.summary = run.path, dict[str, Any]()
         self._group = group or SingleLearner()
-        self._leads = self._group.rank == 0  # who writes
+        self._leads = self._group.rank == 0  # learner 0 writes the run directory
         self.interrupts = Interrupts(say if self._leads else lambda message: None)
         self._replay: Replay | None = None
         self.metrics = metrics_of(config, learner.spec)
@@ -102,9 +102,9 @@ class Training:
         return self.summary
 
     def updates(self, display: Sink | None = None, callbacks: Callbacks | None = None) -> Iterator[None]:
-        """Run to the end, whatever the end is; yield after each update. The caller has entered `interrupts`.
+        """Train until the run ends for any reason; yield after each update. The caller must have entered `interrupts`.
 
-        All ends but a broken gradient leave a checkpoint.
+        Every end except a broken gradient leaves a checkpoint.
         """
         failure: Exception | None = None
         updates_before, interrupts = self.metrics.updates, self.interrupts
@@ -127,7 +127,7 @@ class Training:
                 outcome = "interrupted"
             except NonFinite as error:
                 outcome, failure = "failed", self._broken.keep(error)
-            except SystemExit as error:  # of an environment or a sink; nothing of ours calls it
+            except SystemExit as error:  # raised by an environment or a sink; Pronk never calls sys.exit here
                 outcome, failure = "failed", Failure(f"something called sys.exit({error.code!r}) while training")
             except Exception as error:
                 outcome, failure = "failed", error
@@ -144,7 +144,7 @@ class Training:
             raise failure
 
     def _look(self) -> None:
-        """Raise if the run is to end for another reason than a signal."""
+        """Raise if the run has to end for a reason other than a signal."""
         self._group.check()
         self._callbacks.check()
 
@@ -159,14 +159,14 @@ class Training:
             self._say(f"cannot write {self._run.summary}: {error}")
 
     def _own_sinks(self) -> list[Sink]:
-        """Return where metrics go, apart from the screen. Of several learners, one writes."""
+        """Return where metrics go, apart from the screen. Of several learners, only learner 0 writes any."""
         if not self._leads:
             return []
         action = self.learner.spec.action
         return sinks_of_run(self.config, self._recorded, self._run, self.metrics, action, self._say_once)
 
     def _learn(self, interrupts: Interrupts) -> Generator[None, None, str]:
-        """The loop. Returns the reason why it ended."""
+        """Run the training loop, and return the outcome."""
         config, learner, metrics = self.config, self.learner, self.metrics
         self._synchronise(interrupts)
         specs = specs_for(config, learner.spec, learner.network.state_spec)
@@ -187,7 +187,8 @@ class Training:
                     self._confirm(batch)
                 else:
                     self._update(batch, meanwhile=batcher.prefetch)
-                    # Weights that are held now must be played, or nothing could ever confirm them.
+                    # Once the weights are held, actors must play exactly these, even with learner.extra_lag: only
+                    # their episodes can confirm the goal.
                     if due := delay.due(learner.parameters(), at_once=self._goal.is_being_confirmed):
                         port.publish(due)
                 if metrics.seconds_since_line() >= self.config.run.log_every_seconds:
@@ -234,15 +235,15 @@ class Training:
         self._goal.look()
 
     def _confirm(self, batch: Batch) -> None:
-        """Learn nothing from a batch: the weights are held until it is known what they are worth."""
+        """Count the episodes of a batch without learning from it: the weights are held while the goal is confirmed."""
         played = self._group.observe(self.learner, batch)
         if played is not None:
             agrees = functools.partial(self._group.decide, self._evaluation_agrees)
-            # As the whole run has it: only learner 0 has an evaluator, but all have to take the same decision.
+            # The run's setting, not this learner's: only learner 0 has an evaluator, but all must decide alike.
             self._goal.confirm(played, agrees if self._recorded.evaluation.enabled else None)
 
     def _evaluation_agrees(self) -> bool:
-        """Have the held weights evaluated. Where that is not possible, which was reported, nobody disagrees."""
+        """Have the held weights evaluated. If that fails, it was already reported, and counts as agreement."""
         saved = self._save()
         line = self._evaluator.evaluate_now(saved, self.interrupts) if saved else None
         return line is None or self._goal.agrees_with(line)
@@ -256,10 +257,10 @@ class Training:
         return {"metrics": self.metrics.state(), "version": self.learner.version, "goal": self._goal.state()}
 
     def _take_over(self, state: dict[str, Any]) -> None:
-        """Continue from learner 0's counters. All learners decide alike from here on, so all begin alike."""
+        """Continue from learner 0's counters, so that all learners take the same decisions from here on."""
         learner, metrics = self.learner, self.metrics
         self._goal.take_over(state["goal"])
-        # Learner 0's own clock has gone on while the group formed.
+        # Learner 0 takes its own state as it is now: its clock has gone on while the group formed.
         metrics.take_over(metrics.state() if self._leads else state["metrics"])
         if not self._leads:
             learner.version = state["version"]
@@ -293,7 +294,7 @@ class Training:
             self._say_once(f"cannot write {self._replay_file}: {error}")
 
     def _outcome(self) -> str | None:
-        """Why the run is at its end, or None."""
+        """Return why the run is over, or None if it is not. Raises Failure if no valid steps arrive."""
         run, metrics = self.config.run, self.metrics
         if metrics.confirmed and metrics.reached(run.stop_return):
             return "solved"
@@ -345,7 +346,7 @@ class Training:
         return saved
 
     def _save_last(self) -> Failure | None:
-        """Write the last checkpoint. Returns why it is not where it belongs, if it is not."""
+        """Write the last checkpoint. Returns a failure if it could not be written to the run directory."""
         problem = self._saver.save_last(self._standing()) if self._leads else None
         if self._leads and self._saver.last:
             self._callbacks.saved(self._saver.last)
@@ -353,7 +354,7 @@ class Training:
         return problem
 
     def _standing(self) -> Standing | None:
-        """Return what the policy is worth, for best.pt; None where evaluations choose it."""
+        """Return how good the policy is, to choose best.pt; None if evaluations choose it."""
         return None if self._evaluator.chooses_best else self.metrics.standing
 
     def _state(self) -> dict[str, Any]:

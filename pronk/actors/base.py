@@ -1,4 +1,4 @@
-"""What every way to run a learner's actors looks like to the training loop."""
+"""The interface between the training loop and whatever runs a learner's actors, and the table of implementations."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from pronk.types import Parameters, PlainMlp
 
 @dataclass(frozen=True)
 class ActorSetup:
-    """What it takes to start a learner's actors."""
+    """Everything that is needed to start a learner's actors."""
 
     config: ResolvedConfig
     layout: UnrollLayout
     parameters: Parameters
-    """To act with first."""
+    """The first ones to act with."""
     mlp: PlainMlp | None
     """The network, if actors need no torch to compute it."""
     logs: Path
@@ -34,7 +34,7 @@ class ActorSetup:
 
 
 Watch = Callable[[], None]
-"""Restarts actors that died or hang; raises when that is no use (`processes/supervisor.py`). Called often."""
+"""Restarts actors that died or hang; raises when a restart would not help (`processes/supervisor.py`). Called often."""
 
 # For each transport a function ActorSetup -> context manager of (port, watch). Leaving it ends every actor.
 TABLE = {
@@ -45,6 +45,6 @@ TABLE = {
 
 
 def running_actors(setup: ActorSetup) -> AbstractContextManager[tuple[LearnerPort, Watch]]:
-    """Start the actors of a learner; gives the port to them, and the function that watches them."""
+    """Start the actors of a learner; yields the port to them, and the function that watches them."""
     name = "grpc" if setup.config.has_gateway else setup.config.transport.name
     return find("transport", name, TABLE)(setup)

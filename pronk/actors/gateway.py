@@ -28,14 +28,14 @@ from pronk.transport.shared_memory import SharedMemoryTransport
 from pronk.types import Failure
 
 START_SECONDS = 60.0  # until the gateway listens, on a busy machine
-SILENT_SECONDS = 20.0  # without a sign of life, of which there is one every second
-FROZEN_SECONDS = 3.0  # likewise: its actors cannot deliver meanwhile
+SILENT_SECONDS = 20.0  # without a heartbeat, which is due every second: the gateway is restarted
+FROZEN_SECONDS = 3.0  # without a heartbeat: its actors cannot deliver, and are not blamed for it
 REMOVED_SECONDS = 60.0  # between two messages about actors that send impossible values
 GRACE_SECONDS = 4.0  # to tell every actor that the run has ended
 POLICY = RestartPolicy(max_failures=3, first_pause=0.5, steady_seconds=30.0)
 LOOPBACK = "127.0.0.1:0"
 USUAL_MOST_ACTORS = 1024
-COPIES = 3  # of an unroll that the gateway may hold at worst: as gRPC received it, as Python got it, and in its slot
+COPIES = 3  # of an unroll in memory, at worst: as gRPC received it, as Python got it, and in its slot
 
 
 @contextlib.contextmanager
@@ -100,7 +100,7 @@ class GatewayProcess:
         self._setup, self._transport, self._number, self._most = setup, transport, number, most
         settings = setup.config.gateway
         self._address = settings.address or LOOPBACK
-        # The learner's own actors connect in plain text from this machine, whatever others must show.
+        # The learner's own actors connect in plain text from this machine, whatever credentials others must show.
         self._own_address = LOOPBACK if setup.config.transport.name == "grpc" and settings.address else None
         self._credentials, warnings = learner_credentials(settings) if settings.address else (Credentials(), [])
         for warning in warnings:
@@ -196,11 +196,11 @@ class GatewayProcess:
         return self._transport.filled(actor)
 
     def silent_seconds(self, actor: int) -> float:
-        """See `ActorTransport`. An actor is not to blame for the time in which the gateway did nothing."""
+        """See `ActorTransport`. Time in which the gateway was stuck is not counted against an actor."""
         return min(self._transport.silent_seconds(actor), time.monotonic() - self._responsive_since)
 
     def _silent_seconds(self) -> float:
-        """Since the gateway last reported; while it starts, which may take long on a busy machine, 0."""
+        """Return the seconds since the gateway last reported; 0 while it starts, which may take long."""
         return time.monotonic() - self._process.last_message_at if self._process.has_reported else 0.0
 
     def _handle(self, messages: list[Message]) -> None:
@@ -208,7 +208,8 @@ class GatewayProcess:
             match message:
                 case Listening():
                     self._listened += 1
-                    self._address, self._own_address = message.address, message.own_address  # also after a restart
+                    # A restarted gateway has to listen on the same ports.
+                    self._address, self._own_address = message.address, message.own_address
                     self._address_file.write_text(self._address + "\n")
                 case ActorJoined():
                     self._names[message.actor] = message.name
@@ -221,7 +222,7 @@ class GatewayProcess:
                     self._set_playing(message.playing)
 
     def _report_removed(self, who: str, why: str) -> None:
-        """Tell the user who sent impossible values. Not often: who is refused may come back at once, for ever."""
+        """Tell the user which actor sent impossible values. Seldom: a removed actor may come back at once, for ever."""
         if time.monotonic() - self._said_removed_at > REMOVED_SECONDS:
             self._said_removed_at = time.monotonic()
             self._setup.say(f"{who} was removed: its unroll is not believed ({why}); see {self._process.spec.log}")
@@ -242,7 +243,7 @@ class GatewayProcess:
         }
         welcome = {
             "learner": self._learner,
-            # Remote actors need not know where the learner's files are, and share no memory with a server of actions.
+            # Remote actors need not know where the learner's files are, and share no memory with the inference server.
             "config": config.replace({"gateway": {}, "actors.count": 1, "actors.inference": "local"}).to_yaml(),
             "generation": self._setup.generation,
             "layout": layout.plain(),

@@ -30,7 +30,7 @@ MEANINGS = {
     "Handshake timed out": "a connection that stayed silent",
 }
 ANY_SIGN = re.compile("|".join(MEANINGS))
-ALIVE_SECONDS = 1.0  # between signs of life
+ALIVE_SECONDS = 1.0  # between heartbeats
 SWITCH_SECONDS = 0.0005  # gRPC's thread hands every event to asyncio's, which should not wait long for the lock
 GRPC_LINE = re.compile(r"[IWEF]\d{4} [\d:.]+ +\d+ ")  # other lines of standard error are kept as they are
 CONNECTED = "adding handshaker endpoint_info"  # once for each connection
@@ -38,7 +38,7 @@ CONNECTED = "adding handshaker endpoint_info"  # once for each connection
 
 def main(job: dict[str, Any], channel: Channel) -> None:
     """Serve until the learner closes its port."""
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the learner decides; when it ends, so does this
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # only the learner ends this process
     allow_many_connections()
     keep_freed_memory()
     sys.setswitchinterval(SWITCH_SECONDS)
@@ -63,7 +63,7 @@ def main(job: dict[str, Any], channel: Channel) -> None:
     assert rules.layout.digest == job["digest"], "the layout changed on its way"
 
     def send(message: Message) -> None:
-        with contextlib.suppress(ChannelClosed):  # the learner is gone, which its socket says too
+        with contextlib.suppress(ChannelClosed):  # the learner is gone; its socket reports that, too
             channel.send(message)
 
     async def report_alive() -> None:
@@ -79,7 +79,7 @@ def main(job: dict[str, Any], channel: Channel) -> None:
     try:
         asyncio.run(serve())
     except RuntimeError as error:  # gRPC's, when it cannot bind
-        if job["life"]:  # it could before, so it may again
+        if job["life"]:  # an earlier gateway could bind, so a restart may succeed
             raise
         raise UserError(f"gateway.address: cannot listen on {job['address']}: {error}") from None
     notes.close()
@@ -104,7 +104,7 @@ def allow_many_connections() -> None:
 
 
 def read_grpc_log(notes: Any, log: int) -> None:
-    """Note why gRPC refused connections before Python saw them. It writes that to standard error."""
+    """Note why gRPC refused connections before Python saw them: it writes the reason to standard error."""
     reader, writer = os.pipe()
     os.dup2(writer, 2)
     os.close(writer)

@@ -17,7 +17,7 @@ from pronk.transport import LearnerPort
 from pronk.transport.shared_memory import SharedMemoryTransport
 
 GRACE_SECONDS = 2.0  # for an actor to finish its unroll when the run ends
-STEADY_SECONDS = 60.0  # an error sooner after a start counts as one in a row, even if unrolls came before it
+STEADY_SECONDS = 60.0  # an error sooner after a start counts as one in a row, even if unrolls were delivered
 
 
 @contextlib.contextmanager
@@ -26,7 +26,8 @@ def running_actors(setup: ActorSetup) -> Iterator[tuple[LearnerPort, Watch]]:
     nbytes = setup.parameters.block.nbytes
     port = SharedMemoryTransport(setup.layout, nbytes, setup.config.actors.count, setup.config.actors.slots)
     port.publish(setup.parameters)
-    # The port closes first, which asks the actors to end. They finish their unrolls, for which they need the inference.
+    # On exit the port closes first, which asks the actors to end. To finish their unrolls they need the inference,
+    # so that is closed last.
     with inference_for(setup, port) as inference, ActorProcesses(setup, port, inference) as actors, port:
         inference.start()
         actors.start()
@@ -44,12 +45,12 @@ def running_actors(setup: ActorSetup) -> Iterator[tuple[LearnerPort, Watch]]:
 
 
 def inference_for(setup: ActorSetup, port: SharedMemoryTransport) -> Inference:
-    """Return the learner's half of the way in which its own actors choose actions."""
+    """Return the learner's side of how its own actors choose actions."""
     return make_inference(InferenceSetup(setup.config, setup.layout, setup.mlp, port.reader(), setup.logs, setup.say))
 
 
 class ActorTransport(Protocol):
-    """What starting and watching actors needs of a transport."""
+    """What `ActorProcesses` needs of a transport."""
 
     def connect(self, actor: int) -> tuple[Any, contextlib.AbstractContextManager[Any]]:
         """Return what a new process of this actor needs (a dataclass), and what to close once it has inherited it."""
@@ -118,16 +119,16 @@ class ActorProcesses:
         )
 
     def somebody_plays(self, but: int | None = None) -> bool:
-        """Whether an actor (other than one) has delivered in its present life, or others play through a gateway."""
+        """Return whether an actor other than `but` has delivered since it was started, or remote ones play."""
         actors = (actor for index, actor in enumerate(self._actors) if index != but)
         return any(actor.process is not None and actor.progressed for actor in actors) or bool(self._remote())
 
     def _errors_are_final(self) -> bool:
-        """An environment that never worked anywhere will not work the next time."""
+        """Return whether an error ends the run: if configured, or if no actor has ever delivered an unroll."""
         return self._settings.on_error == "stop" or not any(map(self._transport.delivered, range(self._settings.count)))
 
     def _silent_seconds(self, index: int) -> float:
-        """An actor that waits for its actions does not hang."""
+        """Return how long an actor was silent. Time before the inference server was up again does not count."""
         return min(self._transport.silent_seconds(index), self._inference.serving_seconds())
 
     def _prepare(self, index: int, life: int) -> Start:

@@ -30,7 +30,8 @@ from pronk.types import Failure, UserError
 if TYPE_CHECKING:
     from pronk.actor import Actor
 
-RECONNECT = RestartPolicy(first_pause=0.5, last_pause=30.0, growth=2.0)  # a random half of each pause is left out
+# Each pause is shortened by up to a half at random, so that many actors do not come back in the same instant.
+RECONNECT = RestartPolicy(first_pause=0.5, last_pause=30.0, growth=2.0)
 STEADY_SECONDS = 10.0  # a connection that lasted so long resets the pauses
 KEEPALIVE_SECONDS = 8.0
 
@@ -49,7 +50,7 @@ class RemoteActor:
     """Seconds without a learner."""
     hello: dict[str, Any] | None = None
     on_hang: Callable[[], None] = lambda: None
-    """The learner timed out waiting for an unroll. Called from another thread: this one is busy."""
+    """Called when the learner timed out waiting for an unroll; from another thread, because the main one is busy."""
     _attempts: int = 0
     _steps: int = 0
 

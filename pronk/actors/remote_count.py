@@ -25,7 +25,7 @@ class RemoteCount:
         self._short_since: float | None = None
 
     def report_changes(self) -> None:
-        """Say how many remote actors play, if that has changed."""
+        """Report how many remote actors play, if that has changed."""
         remote = max(0, self.playing - self._local_grpc)
         now = time.monotonic()
         if remote == self._said or now - self._said_at < SAY_SECONDS:
@@ -35,7 +35,7 @@ class RemoteCount:
         self._said, self._said_at = remote, now
 
     def report_shortage(self) -> None:
-        """Say once that there are too few actors for a batch. Called while the learner waits."""
+        """Report once that there are too few actors for a batch. Called while the learner waits."""
         now = time.monotonic()
         room = self._slots * (self._local_memory + max(self._local_grpc, self.playing))
         if room >= self._needed:

@@ -1,4 +1,4 @@
-"""logs/actors.json: what every actor does right now. The dashboard reads it; it is replaced in one step.
+"""logs/actors.json: what every actor does right now. The dashboard reads it; it is replaced atomically.
 
 {"time": 1700000000.0, "running": true, "actors": [{"actor": 0, "state": "playing", ...}, ...]}
 """
@@ -29,7 +29,7 @@ class ActorState:
     unrolls: int
     """Delivered, over all its lives."""
     filled: int = 0
-    """Of its slots."""
+    """Slots whose unrolls the learner has not freed yet."""
     slots: int = 0
     lives: int = 1
     pid: int | None = None
@@ -50,7 +50,7 @@ class StatusFile:
         self._actors: list[ActorState] = []
 
     def update(self, states: Callable[[], list[ActorState]]) -> None:
-        """Write the actors' states, if it is time to."""
+        """Write the actors' states, at most once a second."""
         now = time.monotonic()
         if now - self._updated_at < SECONDS:
             return

@@ -6,8 +6,8 @@ from typing import Any
 
 from pronk.config import ResolvedConfig
 
-WAITS = 0.2  # share of the time: a learner that waits longer is short of experience
-FULL = 0.7  # share of the slots: actors that wait, too
+WAITS = 0.2  # share of the time: a learner that waits longer has too few actors
+FULL = 0.7  # share of the slots: if more are filled, actors wait for the learner
 GOOD = 0.85  # efficiency
 
 

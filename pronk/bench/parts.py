@@ -1,4 +1,4 @@
-"""The parts of a training alone: stepping environments, choosing actions, learning from a batch."""
+"""The parts of training, each by itself: stepping environments, choosing actions, learning from a batch."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NAMES = ("env", "inference", "learner")
 
 
 class Parts:
-    """One actor and one learner on data as in training, whose parts are called by themselves."""
+    """One actor and one learner with data as in training. Each part can be called by itself."""
 
     def __init__(self, config: ResolvedConfig) -> None:
         count, rows = config.actors.envs, config.actors.unroll_length * config.learner.batch_size
@@ -44,10 +44,10 @@ class Parts:
             "learner": (lambda: self._learner.step(self._batch.tensors, 1e-9), rows),
         }
         for call, _ in self._calls.values():
-            call()  # what is only done once is done now
+            call()  # warm-up: what is only done once must not be measured
 
     def rate(self, name: str, seconds: float) -> float:
-        """Return the steps per second of a part, measured for about so long."""
+        """Return the steps per second of a part, measured for about `seconds`."""
         call, steps = self._calls[name]
         began, calls = time.perf_counter(), 0
         while (spent := time.perf_counter() - began) < seconds:
@@ -62,5 +62,5 @@ class Parts:
     def _step(self) -> None:
         now = self._env.step(self._action)
         if self._env.spec.has_action_mask:
-            # The mask changes, and a forbidden action could be an error. Nothing else needs a new one.
+            # The mask has changed, and a forbidden action may be an error. Without a mask, one action serves always.
             self._action, _ = self._policy.act(now.observation, now.first)

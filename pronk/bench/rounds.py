@@ -1,14 +1,15 @@
-"""Measures parts and whole in short rounds, by turns, so that a slow moment of the machine meets both.
+"""Measures training and its parts by turns, in short rounds, so that a slow moment of the machine affects both.
 
     round    train for some seconds | pause the training | each part alone, on all cores at once | continue
 
 A step needs its environment, an action, and `passes` times the learner. Cores that share caches, clocks or threads are
-slower together than alone, so each part is measured on all of them at once; per core
+slower together than alone, so each part is measured on all of them at once. From its rate per core follows the best
+that the machine could do:
 
     limit = cores / (1/env + 1/inference + passes/learner)
 
-is then the best that the machine could do. A learner on a GPU takes nothing from the cores: there the limit is the
-lower one of cores / (1/env + 1/inference) and learner / passes. Figures are medians over the rounds.
+A learner on a GPU takes nothing from the cores: there the limit is the lower one of cores / (1/env + 1/inference) and
+learner / passes. Figures are medians over the rounds.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ ROUNDS = 5
 
 
 class Round(NamedTuple):
-    """One round: the rate of each part per core, and that of the whole."""
+    """One round: the rate of each part per core, and that of training, in steps per second."""
 
     env: float
     inference: float
@@ -90,14 +91,17 @@ def summary(done: list[Round], cores: int, on_gpu: bool, config: ResolvedConfig)
 
 
 def limit(one: Round, cores: int, on_gpu: bool) -> float:
-    """Return the steps per second of a machine that loses nothing between the parts."""
+    """Return the steps per second if no time were lost between the parts."""
     if on_gpu:
         return min(cores / (1 / one.env + 1 / one.inference), one.learner / one.passes)
     return cores / (1 / one.env + 1 / one.inference + one.passes / one.learner)
 
 
 class Rounds:
-    """A sink that measures the training between lines of metrics. It pauses it by not returning: actors wait, too."""
+    """A sink that measures training between lines of metrics. It pauses training by not returning from `write`.
+
+    Actors pause too, once their slots are full.
+    """
 
     def __init__(self, parts: Workers, config: ResolvedConfig, seconds: float, rounds: int) -> None:
         """`seconds`: of training, per round."""
@@ -113,7 +117,7 @@ class Rounds:
     def __exit__(self, *_: object) -> None: ...
 
     def write(self, line: dict[str, Any]) -> None:
-        """Take the time. The warm-up begins with the first line, so after the first update."""
+        """Measure the speed since the round's first line. The warm-up begins with the first line of all."""
         now = time.perf_counter()
         if self._measure_from is None:
             self._measure_from = now + WARM_UP_SECONDS
@@ -128,5 +132,5 @@ class Rounds:
         passes = updates * self._rows / steps
         self.done.append(Round(**rates, trained=steps / (now - began), passes=passes, line=line))
         if len(self.done) == self._rounds:
-            raise Interrupted
+            raise Interrupted  # ends the training, as Ctrl-C does
         self._first, self._measure_from = None, time.perf_counter() + SETTLE_SECONDS

@@ -23,7 +23,7 @@ class Workers:
         self._children = children
 
     def rate(self, part: str, seconds: float) -> float:
-        """Return how many steps per second a core does of a part while all cores do the same."""
+        """Return the steps per second of a part on one core while all cores do the same."""
         for one in self._children:
             one.send(MeasurePart(part, seconds))
         rates: dict[int, float] = {}

@@ -15,7 +15,7 @@ from pronk.config import load_config, preset_names
 from pronk.runs.reading import find_run_path, is_locked, is_run
 from pronk.types import UserError
 
-QUIET_LOAD = 0.5  # per core, over the last minute: more is other work, which takes from what is measured
+QUIET_LOAD = 0.5  # per core, over the last minute: more means other work, which makes the figures too low
 
 
 @app.command()
@@ -84,7 +84,7 @@ def table_of(figures: dict[str, Any], source: str) -> Table:
 def other_load() -> dict[str, Any]:
     """Return the load average before the measurement, and whether it is so high that the figures will be too low.
 
-    In that case there is a warning, too.
+    Also warns in that case.
     """
     load, cores = os.getloadavg()[0], os.cpu_count() or 1
     busy = load > QUIET_LOAD * cores

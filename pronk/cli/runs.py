@@ -56,7 +56,7 @@ def runs(
     for row in rows:
         tags = [escape(printable(", ".join(row["tags"])))] if tagged else []
         table.add_row(*cells(row, folder), *tags)
-    # As wide as it is: a name that is cut or split over two lines can neither be copied nor searched for.
+    # At its full width: a name that is cut or split over two lines can neither be copied nor searched for.
     width = Measurement.get(out, out.options.update(width=WIDEST), table).maximum
     Screen(width=width).print(table, soft_wrap=True)
     for row in rows:
@@ -66,7 +66,7 @@ def runs(
 
 
 def name_of(row: dict[str, Any], folder: Path) -> str:
-    """Its path below the folder, or its name where the folder is the run."""
+    """Return a run's path below the folder, or its name if the folder is the run itself."""
     from pronk.runs.reading import printable
 
     path = Path(row["run"])

@@ -1,4 +1,4 @@
-"""What commands share: the app, the consoles, common arguments and options, and how an end becomes an exit code."""
+"""What commands share: the app, the consoles, common arguments and options, and the exit codes."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ app = typer.Typer(
 
 
 class Harmless:
-    """Something to print, of which a terminal gets no command that is not rich's own.
+    """Something to print without terminal control sequences, other than rich's own.
 
     Names of runs and messages of exceptions may hold anything: escape sequences, and letters that cannot be encoded.
     """
@@ -82,10 +82,10 @@ class HarmlessHook(RenderHook):
 
 
 class Screen(Console):
-    """A console that survives its output.
+    """A console whose output cannot end the command.
 
     If its reader goes away (`pronk train ... | head`) nothing more is shown; on a full disk (`pronk train ... > log`)
-    what cannot be written is dropped. Work continues.
+    what cannot be written is dropped. The command continues.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -100,7 +100,7 @@ class Screen(Console):
             del self._buffer[:]
 
     def on_broken_pipe(self) -> None:
-        """Called by rich, whose own way is to exit at once: a training would end without a checkpoint."""
+        """Called by rich. Its default is to exit at once, which would end a training without a checkpoint."""
         self.quiet = True
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, self.file.fileno())
@@ -170,7 +170,7 @@ def warn(message: str, console: Console = err) -> None:
 
 
 def show_warning(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
-    """Print our own warnings as one line, without the line of code that Python would add."""
+    """Print Pronk's own warnings as one line, without the line of code that Python would add."""
     if issubclass(category, (RenamedKey, WithoutGpu, DamagedCheckpoint)):
         warn(str(message))
     else:

@@ -101,7 +101,7 @@ def stored_folder(file: Path, run_dir: Path | None, resume: bool, command: str) 
 
 
 def display_for(title: str, quiet: bool) -> tuple[Any, Callable[[str], None]]:
-    """Return what makes the display once it is known how many members there are, and what prints a line beside it."""
+    """Return a function that makes the display, when the number of members is known, and one that prints a line."""
     from pronk.sweeps.display import EventLines, LiveTable, Nothing
 
     if quiet:

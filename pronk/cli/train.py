@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Task(enum.StrEnum):
-    """XingTian's words."""
+    """The values of `-t`, as in XingTian."""
 
     TRAIN = "train"
     EVALUATE = "evaluate"
@@ -110,7 +110,7 @@ def start(
         participate_if_further(find_rendezvous(config.learners))
     if listen_on is not None and config.gateway.address is None:
         config = config.replace({"gateway.address": listen_on})
-    if listen_on is not None and resume and config.actors.count == "auto":  # recorded so if there were none here
+    if listen_on is not None and resume and config.actors.count == "auto":  # `record` writes auto for 0
         config = config.replace({"actors.count": 0})
     display, say = display_for(title, config, quiet)
     from pronk.starting import TrainingInterrupted
@@ -155,7 +155,7 @@ def plan_of(
     run_dir: Path | None,
     trust: bool = False,
 ) -> tuple[Config, str, Path | None]:
-    """Return what to train, what to call it, and where to write it. `trust`: whoever made the run to resume."""
+    """Return what to train, what to call it, and where to write it. `trust`: import the code of a run to resume."""
     from pronk.runs.directory import find_run, plain_name
     from pronk.runs.reading import is_run
     from pronk.runs.trust import code_to_train, require_known
@@ -193,7 +193,7 @@ def end_with(summary: dict[str, Any], quiet: bool, resume_command: str) -> None:
 
 
 def participate_if_further(rendezvous: Rendezvous) -> None:
-    """Run a further learner and exit; return if this is learner 0, which shows the progress of all."""
+    """If this is a learner other than 0, run it and exit. Return if it is learner 0, which shows the progress."""
     if rendezvous.rank == 0:
         return
     from pronk.starting import TrainingInterrupted, train_as_participant
@@ -227,7 +227,7 @@ def evaluate_newest(source: str, changes: list[str], run_dir: Path | None, trust
 
 
 def score_text(summary: dict[str, Any]) -> str:
-    """Say what the latest episodes returned."""
+    """Describe the return of the latest episodes."""
     from pronk.runs.reading import return_text
     from pronk.sinks.console import task_returns
 

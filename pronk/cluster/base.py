@@ -1,4 +1,4 @@
-"""The protocol of a way to reach other machines."""
+"""The protocol for running a process on another machine."""
 
 from __future__ import annotations
 

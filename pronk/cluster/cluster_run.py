@@ -2,9 +2,10 @@
 
 start     all connections are opened at once; learners start when all their machines are ready, an actor when its
           learner listens
-restart   an actor is restarted after a growing pause, and so is a learner other than 0 that was killed or whose machine
-          is lost: the others train on meanwhile; if it is learner 0, all learners restart from the newest checkpoint;
-          a learner that failed by itself ends the run with its own message
+restart   an actor: after a growing pause
+          a learner other than 0 that was killed, or whose machine is lost: likewise; the others continue meanwhile
+          learner 0 that was killed, or whose machine is lost: all learners restart from the newest checkpoint
+          a learner that failed by itself is not restarted: it ends the run with its own message
 end       the run is finished, or Ctrl-C: learners write their checkpoint, actors are stopped, all connections closed
 """
 
@@ -35,7 +36,7 @@ from pronk.transport.security import is_loopback
 from pronk.types import Failure, UserError
 
 POLL_SECONDS = 0.05
-ROOT_CAUSE_SECONDS = 45.0  # after one learner ended, for the others to end too, before the cause is looked for
+ROOT_CAUSE_SECONDS = 45.0  # to wait for the other learners to end after the first one did, to find the root cause
 CLOCK_SECONDS = 60.0  # by which the clock of a machine that shares its disk may be behind
 CHECKPOINT_SECONDS = 90.0  # for learners to write their last checkpoint
 STOP_SECONDS = 8.0  # for actors to end
@@ -149,8 +150,8 @@ class ClusterRun:
             self._poll(worker)
         if all(learner.state is State.READY for learner in self._learners):
             self._start_learners()
-        for learner in self._learners[1:]:
-            if learner.state is State.READY and self._learners[0].is_running:  # which it finds where it was before
+        for learner in self._learners[1:]:  # restarted: learner 0 still listens where it did when all were started
+            if learner.state is State.READY and self._learners[0].is_running:
                 learner.run(self._plan.learner(learner.index, self._hosts, restart=True))
         for actor in self._actors:
             if actor.state is State.READY:
@@ -253,7 +254,8 @@ class ClusterRun:
                 failed.remove(one)
             if not failed:
                 return
-        # The others may have ended because of it, or it because of one that has not reported yet.
+        # Wait for the other learners before judging: they may end because of this one, or it may have ended because of
+        # one that has not reported yet.
         self._first_end = self._first_end or time.monotonic()
         if any(one.is_running for one in self._learners) and time.monotonic() - self._first_end < ROOT_CAUSE_SECONDS:
             return
@@ -263,7 +265,7 @@ class ClusterRun:
         assert end is not None
         if end.is_mistake:
             raise UserError(f"{title}: {end.cause}")
-        if first.is_running:  # a failure of its own would have ended learner 0, too: it lost its connection
+        if first.is_running:  # it only lost its connection: a failure of its own would have ended learner 0, too
             for one in failed:
                 self._restart_learner(one)
             return
@@ -292,7 +294,7 @@ class ClusterRun:
         return not still_running or time.monotonic() - self._first_end > ROOT_CAUSE_SECONDS
 
     def _stop(self, workers: list[RemoteWorker], seconds: float) -> None:
-        """Ask them to end, and wait. A second Ctrl-C ends this process, and with it their connections."""
+        """Ask workers to end, and wait. A second Ctrl-C ends this process, and with it their connections."""
         for worker in workers:
             worker.stop()
         deadline = time.monotonic() + seconds
@@ -316,7 +318,7 @@ def has_finished(learner: RemoteWorker) -> bool:
 
 
 def pause_before_restart(learner: RemoteWorker) -> float:
-    """Return the seconds before a learner is restarted. Raises `Failure` with its cause if that is no use."""
+    """Return the seconds before a learner is restarted. Raises `Failure` with its cause if that would not help."""
     assert learner.end is not None
     unreachable = learner.lives == 0 and learner.code is None
     pause = None if unreachable else learner.pause_after_end()

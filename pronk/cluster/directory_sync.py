@@ -1,4 +1,4 @@
-"""One-way copy of a directory between machines: of files that only grow the new end is sent, others completely."""
+"""One-way copy of a directory between machines. Of files that only grow, just the new end is sent."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class DirectoryReceiver:
             os.replace(target, path)
 
     def _remove_old_checkpoints(self, present: set[str]) -> None:
-        """Remove checkpoints that the sender no longer has. One without any may have lost its disk: keep ours then."""
+        """Remove checkpoints that the sender no longer has. If it has none, its disk may be lost, so all are kept."""
         if any(name.startswith(f"{CHECKPOINTS}/") for name in present):
             for path in (self._root / CHECKPOINTS).glob("*"):
                 if f"{CHECKPOINTS}/{path.name}" not in present and path.is_file():

@@ -28,9 +28,9 @@ class LearnerHost:
     free_port: int
     cores: int
     actors: int
-    """That run on the same machine."""
+    """Actors that run on the same machine."""
     local_rank: int
-    """Of this learner among those of the same machine."""
+    """Number of this learner among those of the same machine."""
     local_learners: int
     devices: str | None = None
 
@@ -71,7 +71,7 @@ class Plan:
             group += [f"learners.rank={rank}", f"learners.address={rendezvous}"]
             environment |= {"LOCAL_RANK": str(host.local_rank), "LOCAL_WORLD_SIZE": str(host.local_learners)}
         changed = [f"{key}={value}" for key, value in changes.items()]
-        # Whoever starts the run here has checked what it names, or was told to trust it.
+        # The machine that starts the run has checked the code that it names, or its user said --trust.
         resume = ["learner", self._run, "--resume", "--trust", *self._overrides, *changed, *group]
         begin = ["learner", f"{FILES}/{CONFIG}", "--run-dir", self._run, *group]
         config = self._config.replace({"cluster": {}, "learners": {}, **changes})

@@ -61,7 +61,7 @@ class ProcessRunner:
             return RunnerReady(free_port=probe.getsockname()[1], cores=available_cores())
 
     def run(self, command: RunCommand) -> None:
-        """Start the process at the next call of `messages`, or when an earlier learner has left its run directory."""
+        """Start the process at the next call of `messages`, or once no earlier learner locks its run directory."""
         self._waiting = command, time.monotonic() + LOCK_SECONDS
 
     def messages(self) -> list[Message]:
@@ -95,7 +95,7 @@ class ProcessRunner:
             self._process.send_signal(signal.SIGINT)
 
     def end(self, grace_seconds: float) -> None:
-        """End the process: with a checkpoint if it manages within the grace, else at once."""
+        """End the process. It has `grace_seconds` to write a checkpoint, then it is killed."""
         self.stop()
         if self._process is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -117,7 +117,7 @@ class ProcessRunner:
                 return []
             if any(run.glob("checkpoints/*.pt")):
                 arguments = command.resume_arguments
-            else:
+            else:  # the earlier process ended before its first checkpoint: start again, in an empty directory
                 shutil.rmtree(run, ignore_errors=True)
         self._waiting = None
         shared = bool(command.marker) and (self._folder / str(command.marker)).exists()
@@ -153,7 +153,7 @@ class ProcessRunner:
     def _read_output(self) -> list[Message]:
         assert self._process is not None
         assert self._process.stdout is not None
-        # Not until the end of the pipe: a process that ours has left behind may hold it open.
+        # Read what there is, not until the end of the pipe: a grandchild that is left behind may hold it open.
         with contextlib.suppress(BlockingIOError):
             while chunk := os.read(self._process.stdout.fileno(), 1 << 16):
                 self._output += chunk
@@ -183,7 +183,7 @@ def run_pronk(parent: int) -> None:
     """Run the command of `sys.argv`, as the child of a process runner."""
     die_with_parent(parent)
     reporting.connect()
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # the parent ignores it
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # the parent ignores it, and children inherit that
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM})  # Ray blocks them in its workers
     runpy.run_module("pronk", run_name="__main__")
 

@@ -25,7 +25,7 @@ from pronk.types import UserError
 CONNECT_SECONDS = 10.0
 POLL_SECONDS = 0.25  # between a reply of a runner and the next request
 END_SECONDS = 5.0  # for a process to save its work
-RESIZE_SECONDS = 2.0  # between two looks at the size of the cluster
+RESIZE_SECONDS = 2.0  # between two checks of the size of the cluster
 
 
 def train_on_ray(
@@ -111,7 +111,7 @@ class Capacity:
         return int(left / self._settings.actor_cpus)
 
     def more_actors(self, count: int) -> list[Placement]:
-        """Return placements beyond the first `count`. Those of a lost node wait for a new one."""
+        """Return placements for further actors, if more than `count` fit. Actors of a lost node wait for a new node."""
         if time.monotonic() - self._checked_at < RESIZE_SECONDS:
             return []
         self._checked_at = time.monotonic()
@@ -129,7 +129,7 @@ def this_node_for(needs: dict[str, float]) -> str | None:
 
 
 class RayRunner:
-    """A `ProcessRunner` inside a Ray actor. Messages travel as JSON lines, so Ray does not pickle our classes."""
+    """A `ProcessRunner` inside a Ray actor. Messages travel as JSON lines, so that Ray pickles no class of Pronk's."""
 
     def __init__(self, folder: str) -> None:
         self._runner = ProcessRunner(folder)

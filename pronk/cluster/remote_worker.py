@@ -25,7 +25,7 @@ KEPT_LINES = 15  # of its output, for the message about a failure
 
 
 class State(Enum):
-    """Where a worker is between its start and its end."""
+    """The states of a worker, in order."""
 
     PAUSED = auto()
     """Before a start or restart."""
@@ -149,7 +149,7 @@ class RemoteWorker:
                 self.state, self.code = State.ENDED, code
                 if self._failed is not None:
                     self.end = end_by_failure(self._failed)
-                elif code == INTERRUPTED and self.role == "actor":  # a learner has saved its work and ends the run
+                elif code == INTERRUPTED and self.role == "actor":  # of a learner it is an orderly end
                     self.end = End("interrupted on its machine", "interrupted on its machine", is_fault=False)
                 elif code not in (0, INTERRUPTED):
                     self.end = end_by_exit(code, "\n".join(self._last_lines))

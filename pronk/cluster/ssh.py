@@ -17,7 +17,7 @@ from pronk.processes.channel import Channel, ChannelClosed
 from pronk.processes.messages import Alive, Exited, Message, Output, RunCommand, RunnerLost, Stop, decode
 from pronk.types import UserError
 
-ALIVE_SECONDS = 5.0  # between two signs of life to the other side
+ALIVE_SECONDS = 5.0  # between two heartbeats to the other side
 CLOSE_SECONDS = 3.0  # for ssh to end by itself
 OPTIONS = ("BatchMode=yes", "ConnectTimeout=20", "ServerAliveInterval=10", "ServerAliveCountMax=3")
 
@@ -66,7 +66,7 @@ class SshProcess:
         self._send(Stop())
 
     def close(self) -> None:
-        """See `RemoteProcess`. The runner finds its standard input closed."""
+        """See `RemoteProcess`. The runner ends its process when its standard input is closed."""
         self._channel.close()
         try:
             self._ssh.wait(CLOSE_SECONDS)
@@ -77,7 +77,7 @@ class SshProcess:
         self._ended = True
 
     def _send(self, message: Message) -> None:
-        with contextlib.suppress(ChannelClosed):  # `receive` finds that too
+        with contextlib.suppress(ChannelClosed):  # `receive` reports it
             self._channel.send(message)
 
     def _reason(self) -> str:

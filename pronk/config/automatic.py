@@ -2,10 +2,10 @@
 
     Config (some `auto`)  --decided(config, spec)-->  Config (every setting of the learning known)
 
-Chosen on other seeds than those that are reported (docs/results/against_sb3.md). Many small updates learn fastest, as
-long as the policy stays close to the one that acted. Vectors are learnt from eight times, as PPO does, small images
-three times; a network for large images is slow, so it learns again only while it would wait. Long unrolls let a reward
-reach back before the values know of it.
+The values were chosen on other seeds than those of the reported results (docs/results/against_sb3.md). Many small
+updates learn fastest, as long as the policy stays close to the one that acted. Vectors are learnt from eight times, as
+PPO does, small images three times; a network for large images is slow, so it learns again only while it would wait.
+Long unrolls carry a reward back many steps at once, before the values have learnt of it.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ RULES: dict[str, dict[str, Any]] = {
     "small images": {"actors.envs": 16, "actors.unroll_length": 128, "optimiser.learning_rate": 5e-4},
     "images": {"actors.envs": 16, "actors.unroll_length": 20, "optimiser.learning_rate": 5e-4},
 }
-# Of a slow environment: an actor plays as few, and then as short unrolls, as keep its first unroll below this time.
-# Else nothing would be learnt for minutes; and smaller batches learn more from each step.
+# If environments are slow, an actor gets fewer of them, and then shorter unrolls, until its first unroll takes less
+# than this. Otherwise nothing would be learnt for minutes; and smaller batches learn more from each step.
 MOST_SECONDS = 5.0
 LEAST_ENVS, LEAST_LENGTH = 4, 32
 WIDTHS = (4, 3, 2, 1)  # of a batch, in columns: the first that divides an actor's environments
-# By kind of action. With choices, a limit of the KL divergence slows learning when most is to be learnt: Taxi never
-# gets beyond avoiding all penalties then.
+# By kind of action. With choices, a limit on the KL divergence slows learning while there is most to learn: on Taxi the
+# policy then never gets beyond avoiding all penalties.
 ENTROPY_COSTS = {"choices": 0.01, "real numbers": 0.002}
 MAX_KL = {"choices": None, "real numbers": 0.02}
 # Where every episode is cut off by a time limit, nothing corrects the values of what would come after it. So the
 # horizon, 1 / (1 - discount), is no longer than the limit: Reacher (50 steps) and simple_spread (25) learn better so.
 DISCOUNT, LEAST_DISCOUNT = 0.99, 0.9
-PASSES = {"vectors": 8, "small images": 3}  # with a loss that bounds how far they lead
+PASSES = {"vectors": 8, "small images": 3}  # with appo, whose clipping bounds how far they change the policy
 
 
 def decided(config: Config, spec: EnvSpec | None = None) -> Config:
@@ -45,7 +45,7 @@ def decided(config: Config, spec: EnvSpec | None = None) -> Config:
     kind = kind_of(spec) if spec else "vectors"
     rules = ALWAYS | RULES[kind] | (for_slow(RULES[kind], spec) if spec else {})
     if config.learner.batch_size == "auto":
-        # Whole teams, or every task equally often.
+        # An actor has whole teams, or plays every task equally often.
         unit = max(spec.agents if spec else 1, len(config.env.tasks))
         rules["actors.envs"] = -(-rules["actors.envs"] // unit) * unit
         envs = rules["actors.envs"] if config.actors.envs == "auto" else config.actors.envs

@@ -69,7 +69,8 @@ def picture(spec: ArraySpec) -> tuple[int, int, int]:
 def channels_first(shape: tuple[int, ...]) -> bool:
     """Whether the first of three axes holds the channels.
 
-    Pictures are mostly square: the odd axis out holds the channels. Else the shorter end does, or the last one.
+    Most pictures are square, so the axis that differs from the other two holds the channels. Otherwise it is the
+    shorter one of the first and the last axis, or the last if they are equal.
     """
     first, middle, last = shape
     if (first == middle) != (middle == last):

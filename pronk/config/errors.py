@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 
 def nearest(word: str, choices: Iterable[str]) -> str:
-    """` (did you mean 'x'?)`, or nothing where nothing is near."""
+    """Return ` (did you mean 'x'?)`, or an empty string if no choice is similar."""
     close = difflib.get_close_matches(word, list(choices), n=1, cutoff=0.5)
     return f" (did you mean {close[0]!r}?)" if close else ""
 

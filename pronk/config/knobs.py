@@ -308,7 +308,8 @@ class CentralConfig(Section):
     max_batch: Positive = 1024
     """Act on no more observations than this at a time, but on those of one actor at least."""
     wait_seconds: NonNegative = 0.01
-    """Longest wait for min_batch, from the first of them on: an actor that waits for the learner asks for nothing."""
+    """Longest wait for min_batch, in seconds, from its first observation on. It is needed because actors that wait for
+    the learner send no observations."""
     threads: Threads = 1
     """Threads of torch in the server, where it acts on the CPU."""
 
@@ -335,7 +336,7 @@ class ActorsConfig(Section):
     """Where actions are chosen. `local`: in each actor, with its own copy of the network. `central`: in a process
     beside the learner, for all of the learner's own actors together, on the learner's GPU if it has one (SEED RL, arXiv
     1910.06591); needs transport=shared_memory. Actors of other machines always choose their own. Or `module:attribute`
-    of your own way."""
+    of your own."""
     central: CentralConfig = CentralConfig()
     threads: Threads = 1
     """Threads of torch in each actor process. More than 1 rarely helps: actors are many and their batches small."""
@@ -345,7 +346,7 @@ class ActorsConfig(Section):
     """The run ends, with the cause, when one actor has failed this many times in a row."""
     timeout_seconds: PositiveFloat = 120.0
     """An actor that delivers no unroll for this long, although it could, is killed and restarted. So is one of several
-    learners that gives no sign of life for this long: it must be longer than an update."""
+    learners that sends no message for this long: it must be longer than an update."""
 
 
 class LearnerConfig(Section):

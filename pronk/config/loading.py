@@ -25,6 +25,7 @@ from pronk.config.trees import assign, flat, merged
 from pronk.processes import session
 from pronk.types import UserError
 
+# Features that runs before 0.2 did not have. Their files do not mention them, and today's defaults are on.
 BEFORE_0_2 = {"network": {"normalise": False, "popart": False}, "env": {"wrappers": []}}
 WITHOUT_GPU = "without_gpu"  # section of a file: settings that replace its others on a machine without a GPU
 PRESETS = Path(__file__).parent / "presets"
@@ -117,7 +118,7 @@ def validate(tree: dict[str, Any], source: str = "the configuration") -> Config:
 
 
 def recorded(tree: dict[str, Any], source: str = "the recorded configuration") -> Config:
-    """Make the configuration of an earlier run. What it does not name did not exist then, so it stays off."""
+    """Make the configuration of an earlier run. Features that it does not name did not exist then, and stay off."""
     return validate(merged(BEFORE_0_2, tree), source)
 
 

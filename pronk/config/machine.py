@@ -22,7 +22,7 @@ def memory_bytes() -> int:
 
 
 def has_gpu() -> bool:
-    """Return whether there is a GPU of NVIDIA's that is not hidden, without the second that importing torch takes."""
+    """Return whether there is an NVIDIA GPU that is not hidden. Does not import torch, which would take a second."""
     if os.environ.get("CUDA_VISIBLE_DEVICES", "0") in ("", "-1"):
         return False
     drivers = ("/proc/driver/nvidia/version", "/dev/nvidia0", "/dev/dxg")  # the last one: Linux in Windows

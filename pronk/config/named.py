@@ -49,7 +49,7 @@ def import_module(name: str, wanted_by: str) -> Any:
 
 
 def import_extra(name: str, wanted_by: str, extra: str) -> Any:
-    """Import a package that not every user has."""
+    """Import an optional package, or raise UserError with the command that installs it."""
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:

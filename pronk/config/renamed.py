@@ -28,7 +28,7 @@ class RenamedKey(FutureWarning):
 def rename_keys(tree: dict[str, Any], defaults: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """Return the plain data with new names instead of old ones, and a sentence for each that was renamed.
 
-    There is none about a value that is the default: the files that Pronk writes list every key.
+    A value that is the default gets no sentence, because the files that Pronk writes list every key.
     """
     notes = []
     for old, new in RENAMED.items():

@@ -3,8 +3,8 @@
     Config (of the whole run, some `auto`)  --resolve(config, rank)-->  ResolvedConfig (of one learner)
                                             --record(config, resolved)-->  Config for the run's config.yaml
 
-With several learners, each resolves its own: its actors, its columns of the batch, its threads. Everything
-that runs takes a `ResolvedConfig`, and never asks whether a number is known, or whose it is.
+With several learners, each resolves its own: its actors, its columns of the batch, its threads. All code that runs
+takes a `ResolvedConfig`, in which every number is known and is this learner's own.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class ResolvedConfig(Document):
     rank: int
     """Which learner this is, from 0."""
     rank_here: int = 0
-    """Which one on this machine."""
+    """Which of the learners on this machine, from 0."""
     learners: int
     """How many learners there are."""
     env: EnvConfig
@@ -143,12 +143,12 @@ class ResolvedConfig(Document):
 def resolve(config: Config, rank: Rank = ONLY) -> ResolvedConfig:
     """Decide every `auto`, and take this learner's share of actors, batch, threads and ports.
 
-    Left open are what only shows later: `learner.device` (needs torch), `env.vectorization` (the environment decides)
-    and `gateway.max_actors` (depends on the size of an unroll).
+    What can be known only later stays open: `learner.device` (needs torch), `env.vectorization` (the environment
+    decides) and `gateway.max_actors` (depends on the size of an unroll).
     """
     config = decided(config)
     assert config.learner.batch_size != "auto"
-    if config.learners.count == "auto":  # torchrun or the like said how many, so this was not checked yet
+    if config.learners.count == "auto":  # known only now, from torchrun or the like; `Config` assumed 1
         try:
             check_batch(config.learner.batch_size, rank.count, config.actors.envs)
         except ValueError as error:
@@ -183,7 +183,7 @@ def record(config: Config, resolved: ResolvedConfig) -> Config:
     }
     if resolved.learners == 1:
         changes |= {"actors.count": resolved.actors.count, "learner.threads": resolved.learner.threads}
-    if config.actors.count == 0:  # only the gateway made this possible
+    if config.actors.count == 0:  # needs a gateway, which is not recorded: the file would not be valid by itself
         changes["actors.count"] = "auto"
     return config.without_host().replace(changes)
 
@@ -264,7 +264,7 @@ def share_of_machine(config: Config, rank: Rank) -> tuple[int, int]:
 
 
 def deal(things: int, among: int, index: int) -> int:
-    """Divide as evenly as possible; everybody gets at least one, if there are any."""
+    """Return how many of `things` number `index` gets, if they are divided evenly; at least one, if there are any."""
     return max(min(1, things), things // among + (index < things % among))
 
 

@@ -111,7 +111,7 @@ Threads = Annotated[int, Field(gt=0, le=1024)]
 Envs = Annotated[int, Field(gt=0, le=100_000)]
 Kwargs = Annotated[dict[str, Any], BeforeValidator(check_plain)]
 Schedule = Annotated[Literal["constant", "linear", "cosine"] | list[list[float]], BeforeValidator(check_points)]
-# What the validators take is more than the types say: a name alone, too. Editors have to know.
+# The validators also take a name alone, which the types do not show: the JSON Schema for editors has to.
 NAME_OR_KEYS = {"anyOf": [{"type": "string"}, {"type": "object"}]}
 CHAIN = {"anyOf": [{"type": "array", "items": NAME_OR_KEYS}, *NAME_OR_KEYS["anyOf"]]}
 NAMES = {"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "string"}]}

@@ -59,7 +59,7 @@ def flat(tree: Tree, prefix: str = "") -> dict[str, Any]:
 
 
 def strings_in(tree: Any) -> Iterator[str]:
-    """Return every string of a tree, keys included."""
+    """Yield every string of a tree, keys included."""
     if isinstance(tree, str):
         yield tree
     elif isinstance(tree, dict):

@@ -23,7 +23,7 @@ from pronk.types import UserError
 ENVS_PER_ACTOR = 16  # to aim at: fewer processes with more environments each do the same work in less time
 TOLERANCE = 0.1  # by how much the number of environments may differ, so that batches come out even
 
-# What stands in the file, without a counterpart here, and why.
+# Keys of XingTian's files that have no counterpart in Pronk, and why.
 NO_COUNTERPART = {
     "alg_para.alg_config.train_per_checkpoint": "actors always play with the newest weights",
     "alg_para.alg_config.save_model": "checkpoints are always saved; see the section `checkpoint`",
@@ -67,7 +67,7 @@ MODELS = ("ImpalaMlp", "ImpalaMlpZeus", "ImpalaCnn", "ImpalaCnnZeus", "ImpalaCnn
 OPTIMISERS = {"adam": "adam", "rmsprop": "rmsprop_tf"}
 OPT_CNN = {42: "compact", 84: "opt_cnn"}  # by the size of a frame
 CASES = ("alg_para.alg_config.", "agent_para.agent_config.")  # sections in which a list is several values to try
-MOST_ROWS = 128  # that its models but ImpalaCnnOpt learn at once, whatever BATCH_SIZE says
+MOST_ROWS = 128  # that all its models except ImpalaCnnOpt learn from at once, whatever BATCH_SIZE says
 
 
 class Conversion(NamedTuple):
@@ -280,8 +280,8 @@ def convert_scaling(source: Source) -> None:
 def convert_sizes(source: Source, put: Callable[[str, Any], None], model: str) -> None:
     """Convert the length of unrolls, their number in a batch, and the number of environments.
 
-    XingTian's learner waits for `prepare_times_per_train` messages of its explorers, each with an unroll of every
-    environment of theirs, and learns at most BATCH_SIZE of their steps at once; its Keras models learn 128.
+    XingTian's learner waits for `prepare_times_per_train` messages of its explorers, each with one unroll per
+    environment of that explorer, and learns from at most BATCH_SIZE of their steps at once; its Keras models from 128.
     """
     algorithm, agent = "alg_para.alg_config", "agent_para.agent_config"
     lengths = [

@@ -9,7 +9,7 @@ It only reads them, except for the user's own tags and notes, which nobody else 
     logs.py        the logs of a run's processes
     answers.py     the requests of the page: one function each
     prometheus.py  /metrics
-    access.py      whom the server answers, and who may change tags
+    access.py      which requests may read, and which may change tags
     server.py      HTTP on loopback, for browsers on this machine
     static/        the page itself: plain HTML, CSS and JavaScript, no build step, nothing from elsewhere
 

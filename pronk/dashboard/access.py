@@ -1,9 +1,9 @@
-"""Who may ask the dashboard, and who may change something: tags and notes are all that can be changed.
+"""Access control: which requests may read, and which may change something. Only tags and notes can be changed.
 
-A page of another site can make a browser send requests here. To read, the `Host` must be a loopback name, so that no
-name that points here is enough (DNS rebinding), and the request may not come from another site. To write, it must
-come from a page that this server gave out (`Origin`), and carry JSON, which no form of another site can send without
-asking first. On Linux it must come from a process of the same user, too.
+A page of another site can make a browser send requests here. To read, `Host` must be a loopback name, which stops DNS
+rebinding, and the request may not come from another site. To write, it must come from a page that this server sent
+(`Origin`), and carry JSON, which a form of another site cannot send without a CORS preflight request. On Linux it must
+also come from a process of the same user.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from email.message import Message
 from pathlib import Path
 
-CONNECTIONS = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))  # IPv6 has those of IPv4 sockets that it made
+CONNECTIONS = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))  # the second also lists IPv4 over IPv6 sockets
 LOCALS = ("0100007F", "0000000000000000FFFF00000100007F")  # 127.0.0.1, in each of them
-UNKNOWN = -1  # user: the system lists users, but not this one's
+UNKNOWN = -1  # user of a connection that the system's lists do not have
 LOOPBACK_HOST = re.compile(r"(localhost|127\.0\.0\.1|\[::1\])(:\d+)?", re.IGNORECASE)
 
 

@@ -158,7 +158,7 @@ def clips(path: Path) -> list[dict[str, Any]]:
 def limit(folder: Path, name: str, path: Path) -> dict[str, Any] | None:
     """Return the machine's limit as measured by `pronk bench`: for this run, or for one that does the same work.
 
-    One that was measured while the machine had nothing else to do is preferred: the others are too low.
+    Measurements on an idle machine are preferred: on a busy one the limit comes out too low.
     """
     same_work = {
         other: place

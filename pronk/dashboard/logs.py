@@ -25,7 +25,7 @@ def all_logs(run: Path) -> list[dict[str, Any]]:
 
 
 def read_log(path: Path, known: int, after: int) -> dict[str, Any]:
-    """Return what was appended since `after` to the file `known`; else, and of much new text, the end of the file."""
+    """Return what was appended to the file `known` (its inode) since `after`; of a new file or much text, the end."""
     try:
         with json_lines.open_regular(path) as file:
             status = os.fstat(file.fileno())

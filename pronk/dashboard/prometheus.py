@@ -13,7 +13,7 @@ from pronk.runs import json_lines
 from pronk.runs.reading import Run
 
 TYPE = "text/plain; version=0.0.4; charset=utf-8"
-COUNTED = ("env_steps", "frames", "updates", "episodes", "wall_seconds")  # only grow, as long as a run is not set back
+COUNTED = ("env_steps", "frames", "updates", "episodes", "wall_seconds")  # they grow; only a resume can lower them
 
 
 def metrics_text(known: Mapping[str, Path]) -> str:

@@ -36,7 +36,10 @@ def same_but_seed(known: Mapping[str, Path], name: str) -> list[str]:
 
 @functools.lru_cache(4096)
 def experiment(path: Path, _: tuple[int, ...]) -> str | None:
-    """The settings of a run apart from its seed; None where they cannot be read. The stamp is that of the file."""
+    """Return the settings of a run apart from its seed; None where they cannot be read.
+
+    The second argument, the file's stamp, makes the cache notice a change of the file.
+    """
     try:
         return repr(sorted(compared(Run(path)).items(), key=str))
     except UserError:

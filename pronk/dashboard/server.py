@@ -1,4 +1,4 @@
-"""HTTP on loopback, for browsers of this machine only; `access.py` decides whom it answers.
+"""HTTP on loopback, for browsers of this machine only; `access.py` decides which requests are served.
 
 It answers GET and HEAD, and POST to `/api/tags`, the only thing that can be changed. Files come from closed lists: the
 page's own, and the clips and logs of the runs.
@@ -107,7 +107,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         """Change the tags of a run, or refuse with one line that says why."""
-        self.close_connection = True  # what is refused is not read
+        self.close_connection = True  # the content of a refused request is not read, so nothing can follow it
         size = self.headers.get("Content-Length", "")
         try:
             path, question = self._asked()

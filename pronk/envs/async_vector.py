@@ -69,7 +69,7 @@ class AsyncVector:
         self._processes: list[EnvProcess] = []
 
         def serve(index: int, connection: socket.socket) -> None:
-            for process in self._processes:  # those forked before: only the parent may hold their other ends
+            for process in self._processes:  # forked before this one: only the parent may hold the other ends
                 process.connection.close()
             env = AutoresetEnv(make_one(), index, self._columns, observation, self.encode)
             answer_commands(env, connection, lambda: self.decode(self._action[index : index + 1])[0])
@@ -135,7 +135,7 @@ class EnvProcess:
         self.connection.settimeout(timeout)
 
     def send(self, command: bytes) -> None:
-        """Send a command. A process that is dead is noticed by `wait`, which knows the cause."""
+        """Send a command. A dead process raises nothing here: `wait` reports it with its cause."""
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self.connection.sendall(command)
 
@@ -168,7 +168,7 @@ class EnvProcess:
         return self._read() or "(it wrote no stack)"
 
     def _read(self) -> str:
-        """Return what comes up to the end of file, or until nothing comes any more."""
+        """Read up to the end of file, or until the socket times out."""
         parts = []
         with contextlib.suppress(TimeoutError, ConnectionResetError):
             while part := self.connection.recv(65536):
@@ -201,11 +201,11 @@ class EnvProcess:
 
 
 def run(serve: Callable[[int, socket.socket], None], index: int, connection: socket.socket, parent: int) -> NoReturn:
-    """Be the process of one environment: report what it raises, and exit without the parent's clean-up."""
+    """Run the process of one environment: report what it raises, and exit without the parent's clean-up."""
     code = 1
     try:
         die_with_parent(parent)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the learner's business
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the learner handles Ctrl-C
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         faulthandler.register(signal.SIGUSR1, file=connection.fileno(), all_threads=False)
         serve(index, connection)
@@ -229,7 +229,7 @@ def report(connection: socket.socket, kind: bytes, text: str) -> None:
 
 
 def answer_commands(env: AutoresetEnv, connection: socket.socket, action: Callable[[], Any]) -> None:
-    """Do what the parent asks for until it hangs up. `action` reads the action to play."""
+    """Carry out the parent's commands until it closes the connection. `action` reads the action to play."""
     connection.sendall(DONE)  # the environment is made
     while command := connection.recv(1):
         if command == STEP:

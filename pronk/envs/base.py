@@ -1,4 +1,4 @@
-"""What every vector of environments looks like to the rest of Pronk, and the table of implementations.
+"""The interface of a vector of environments to the rest of Pronk, and the table of implementations.
 
 A family of environments that Gymnasium cannot make (EnvPool's ids, PettingZoo's parallel environments) is one file here
 with a `make(EnvConfig, count) -> VectorEnv`, one line in `TABLE`, and one line in the contract test.
@@ -18,9 +18,9 @@ from pronk.config import Config, EnvConfig, ResolvedConfig
 from pronk.config.named import load
 from pronk.types import Array, EnvSpec, Step, Tree, UserError
 
-SLOW_STEP, SLOW_RESET = 1e-3, 0.1  # seconds: a faster environment needs no settings of its own
-TRIED = 3  # times, where it is slow: the first may load what it needs, and the machine may be busy
-ENOUGH_SECONDS = 1.0  # what takes longer is not tried again
+SLOW_STEP, SLOW_RESET = 1e-3, 0.1  # seconds: a faster environment gets the usual settings
+TRIED = 3  # times, if it is slow: the first may include loading something, and the machine may be busy
+ENOUGH_SECONDS = 1.0  # a call that takes longer is not repeated
 
 
 class VectorEnv(Protocol):
@@ -66,7 +66,7 @@ PREFIXED = {
 }
 GYMNASIUM = "pronk.envs.gymnasium_ids:make"
 
-# Of actors.timeout_seconds: an environment's process that hangs is reported before its actor counts as hanging.
+# Share of actors.timeout_seconds: an environment's process that hangs is reported before its actor counts as hanging.
 TIMEOUT_SHARE = 0.8
 
 
@@ -76,7 +76,7 @@ def make_env(config: Config | ResolvedConfig, count: int, first: int = 0, task: 
     Args:
         config: of the run.
         count: of environments.
-        first: with `env.tasks`, the number of the first of them in the run: tasks are dealt by these numbers.
+        first: with `env.tasks`, the number of the first of them in the run: tasks are assigned by these numbers.
         task: with `env.tasks`, all environments play this one.
     """
     timeout = TIMEOUT_SHARE * config.actors.timeout_seconds
@@ -97,7 +97,7 @@ def refuse_task(task: str | None) -> None:
 
 
 def make_vector(config: EnvConfig, count: int, timeout: float) -> VectorEnv:
-    """Make environments of one task. `timeout`: seconds that one in a process may take."""
+    """Make environments of one task. `timeout`: seconds for a reply of an environment that is a process of its own."""
     settings = played_as(config)
     own = maker_of_kind(settings.id)
     make: Callable[..., VectorEnv] = load(own or GYMNASIUM)
@@ -114,7 +114,7 @@ def make_vector(config: EnvConfig, count: int, timeout: float) -> VectorEnv:
 
 
 def maker_of_kind(name: str) -> str | None:
-    """Return the address of what makes an id that is not Gymnasium's."""
+    """Return the `module:function` that makes environments of this id; None for Gymnasium's ids."""
     prefixed = [address for prefix, address in PREFIXED.items() if name.startswith(prefix)]
     return TABLE.get(name) or next(iter(prefixed), None)
 
@@ -157,8 +157,8 @@ def probe_spec(config: Config | ResolvedConfig) -> EnvSpec:
 def probed_env(config: Config | ResolvedConfig) -> VectorEnv:
     """Make one environment of each task, reset it and step it once; where that is slow, a few times.
 
-    An environment of the old gym API is so refused before the run starts. All else that an environment may raise when
-    it is reset or stepped is left to the actors, which report it and may try again.
+    This refuses environments of the old gym API before the run starts. Any other error in reset or step is left to the
+    actors, which report it and may try again.
     """
     if config.env.vectorization == "async":
         config = config.replace({"env.vectorization": "sync"})  # one environment needs no process of its own
@@ -176,7 +176,7 @@ def probed_env(config: Config | ResolvedConfig) -> VectorEnv:
 def tried(env: VectorEnv) -> EnvSpec:
     """Reset the environments and play one action, and again where that is slow. Returns the spec with the seconds.
 
-    Raises only what is a mistake of the user, or a time-out. After any other exception nothing is known.
+    Raises only a mistake of the user, or a timeout. After any other exception the seconds stay unknown.
     """
     action = env.spec.action.array
     played = np.zeros((env.count, *action.shape), action.dtype)
@@ -199,6 +199,6 @@ def least_seconds(call: Callable[[], object], slow: float) -> float:
         least = min(least, time.monotonic() - started)
         if least < slow:
             return 0.0
-        if least > ENOUGH_SECONDS:  # there is a time limit for all of this
+        if least > ENOUGH_SECONDS:  # the caller limits the time of all tries together
             break
     return least

@@ -37,7 +37,7 @@ class Crafter(gym.Env):
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Play one action. The player's death ends an episode; `length` truncates it."""
         observation, reward, done, info = self._env.step(int(action))
-        died = info["discount"] == 0  # Crafter's own word for it
+        died = info["discount"] == 0  # Crafter marks only the player's death like this
         return observation, float(reward), bool(done and died), bool(done and not died), info
 
     def render(self) -> Any:

@@ -85,7 +85,7 @@ def _is_dict(space: gym.Space) -> bool:
 def normalise(env: gym.Env, mean: Any = None, scale: Any = None) -> gym.Env:
     """Shift and scale numbers: from the bounds of their space to [-1, 1], or to (x - mean) / scale.
 
-    A running mean is the network's business, where it is saved with the weights.
+    For a running mean use network.normalise, which is saved with the weights.
     """
 
     def change_of(path: str, space: gym.spaces.Box) -> tuple[gym.spaces.Box, Change] | None:

@@ -104,7 +104,7 @@ def checked_spec(envpool: Any, task: str, config: EnvConfig) -> Any:
 
 
 def translated(space: gym.Space, key: str = "") -> gym.Space:
-    """Return a space of EnvPool with honest bounds, and text where it holds text."""
+    """Return a space of EnvPool with its true bounds, and text where it holds text."""
     match space:
         case gym.spaces.Dict():
             return gym.spaces.Dict({key: translated(part, key) for key, part in space.spaces.items()})

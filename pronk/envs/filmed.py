@@ -1,4 +1,4 @@
-"""Environments with pictures: those that the agent plays, and a picture of each after every step.
+"""Environments for the agent to play, with a picture of each after every step.
 
 The agent sees exactly what it was trained on. The picture of an episode's end is taken before the environment resets
 itself. Atari's pictures come from a second emulator that gets the same seeds and the same actions.
@@ -44,7 +44,7 @@ class Filmed(NamedTuple):
 def make_filmed(config: ResolvedConfig, count: int, task: str | None = None) -> Filmed:
     """Make the configured environments in this process, with pictures if they can be drawn.
 
-    With several tasks, all environments play `task`, or they are dealt to the tasks in order.
+    With several tasks, all environments play `task`, or each plays the next task in turn.
     """
     if config.env.tasks:
         filmed = filmed_tasks(config.env, count, task)
@@ -188,7 +188,7 @@ class Camera(gym.Wrapper):
         self.picture: Any = None
 
     def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
-        """Reset; the picture of an opening must not replace that of the end of the episode before it."""
+        """Reset. The first picture of an episode must not replace the last one of the episode before it."""
         answer = self.env.reset(**kwargs)
         if self.picture is None:
             self.picture = drawn(self.env)

@@ -11,10 +11,10 @@ WRAPPER_NAMES = (*NAMES, "skip", "_skip")  # MaxAndSkipObservation, and the usua
 
 
 def frames_per_step(env: Any) -> int:
-    """Return the frame skip of an environment, single or vector, times those of its wrappers; 1 where none says so.
+    """Return the frame skip of an environment, single or vector, times those of its wrappers; 1 if none is declared.
 
-    An environment says so in the arguments it was made with (`ALE/Pong-v5` is registered with frameskip=4, `env.kwargs`
-    may override it), in an attribute (MuJoCo, ViZDoom) or in its metadata.
+    An environment declares it in the arguments it was made with (`ALE/Pong-v5` is registered with frameskip=4,
+    `env.kwargs` may override it), in an attribute (MuJoCo, ViZDoom) or in its metadata.
     """
     frames = 1
     while isinstance(env, gym.Wrapper | gym.vector.VectorWrapper):

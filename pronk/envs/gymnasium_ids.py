@@ -44,7 +44,7 @@ Creator = Callable[..., Any]
 
 
 def make(config: EnvConfig, count: int, timeout: float = 100.0) -> VectorEnv:
-    """Make N environments, stepped as `env.vectorization` says. `timeout`: seconds that one in a process may take."""
+    """Make N environments, stepped as `env.vectorization` says. `timeout`: as for `envs.base.make_vector`."""
     creator = vector_creator(config)
     if config.vectorization == "native" and creator is None:
         raise UserError(f"env.vectorization=native: {config.id} has no vector class of its own; use sync or async")

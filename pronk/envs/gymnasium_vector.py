@@ -163,6 +163,7 @@ class SameStepVector(GymnasiumVector):
     def _waits(self, cut: Array) -> bool:
         if 2 * np.count_nonzero(cut) >= self.count:
             return True
+        # With this probability per row with a truncation, a share of at most MOST_WAITING of all rows is waited for.
         return self._random.random() * self._rows_with_truncation < MOST_WAITING * self._rows
 
     def _with_last(self, encoded: Tree, cut: Array, info: dict[str, Any]) -> Tree:

@@ -34,7 +34,7 @@ class LastInputs:
         return self._extended(self._env.step(action), action)
 
     def encode(self, observation: Any) -> Tree:
-        """Return the observations without the last action and reward, which they do not say; see `extend`."""
+        """Return the observations without last action and reward, which a raw observation lacks; see `extend`."""
         return self._env.encode(observation)
 
     def close(self) -> None:

@@ -50,7 +50,7 @@ OLD_API = (
 
 @contextlib.contextmanager
 def mistakes_explained(config: EnvConfig, find_creator: Callable[[], Any] = lambda: None) -> Iterator[None]:
-    """Around importing or making the configured environment: turn mistakes of the user into a `UserError`.
+    """Turn mistakes of the user into a `UserError`, while the configured environment is imported or made.
 
     `find_creator` returns the class or function that takes `env.kwargs`. Errors inside the environment's own code pass
     unchanged.

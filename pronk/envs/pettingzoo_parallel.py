@@ -113,7 +113,7 @@ class Columns:
         assign(self._columns.observation, self._start + agent, encoded)
 
     def write(self, agent: int, **values: Any) -> None:
-        """Write the other fields; those that are not given say that nothing happened."""
+        """Write the other fields; those that are not given get the values of a row in which nothing happened."""
         nothing = {"first": False, "reward": 0.0, "discount": True, "valid": False}
         nothing |= {"episode_return": math.nan, "episode_length": 0}
         for name, value in (nothing | values).items():

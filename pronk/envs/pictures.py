@@ -1,4 +1,4 @@
-"""Wrappers for images: resize, grayscale, and `auto`, which keeps large images from being fed whole."""
+"""Wrappers for images: resize, grayscale, and `auto`, which resizes only large images."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RED_GREEN_BLUE = np.array([0.299, 0.587, 0.114], np.float32)  # luminance
 
 
 def auto(env: gym.Env) -> gym.Env:
-    """Resize images that are larger than `LARGE` to `AUTO_SIZE`. Write `env.wrappers=[]` to see them whole."""
+    """Resize images that are larger than `LARGE` to `AUTO_SIZE`. Write `env.wrappers=[]` to keep their size."""
     if not has_large_picture(env.observation_space):
         return env
     notes: list[str] = []

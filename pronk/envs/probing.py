@@ -1,4 +1,4 @@
-"""What an environment is like, found out by making one, trying it and closing it again.
+"""Finds the spec of an environment by making one, trying it and closing it again.
 
     this process                                    child (`probe_process.py`)
     probe_in_child --Run(config)-->                 make the environment, reset it, play one action
@@ -72,7 +72,7 @@ def is_well_behaved(config: EnvConfig) -> bool:
 
 
 def probe_in_child(config: Config | ResolvedConfig, say: Callable[[str], None]) -> EnvSpec:
-    """Try the environment in a process of its own, of which nothing is left afterwards."""
+    """Try the environment in a process of its own, which is killed afterwards with all that it started."""
     limit = config.actors.timeout_seconds
     with temporary_log() as log:
         job = {"config": config.to_yaml(), "resolved": isinstance(config, ResolvedConfig)}
@@ -101,7 +101,7 @@ def temporary_log() -> Iterator[Path]:
 
 
 def receive_spec(process: subprocess.Popen[bytes], channel: Channel, log: Path, limit: float) -> EnvSpec:
-    """Wait for what the child finds out. The time counts from when it begins to make the environment."""
+    """Wait for the child's result. The time limit counts from when it begins to make the environment."""
     deadline = time.monotonic() + max(START_SECONDS, limit)
     while time.monotonic() < deadline:
         code = process.poll()  # before its messages are read, so that no last one is missed
@@ -134,7 +134,7 @@ def messages_of(channel: Channel) -> list[Message]:
     """Wait a moment for messages of the child. Raises the failure that it reports."""
     try:
         messages = channel.receive(POLL_SECONDS)
-    except ChannelClosed:  # it is about to end; how, its exit code says
+    except ChannelClosed:  # it is about to end; its exit code will tell why
         time.sleep(0.01)
         return []
     for message in messages:
@@ -144,7 +144,7 @@ def messages_of(channel: Channel) -> list[Message]:
 
 
 def last_words(log: Path) -> str:
-    """Return the end of what the environment printed, and of a crash its own frames."""
+    """Return the end of what the environment printed; of a crash report, only the frames that are not Pronk's."""
     ours = (" starts (life ", *(f'File "{path}' for path in PRONK), 'File "<', "Extension modules:")
     lines = [line for line in child.tail(log, LAST_LINES).splitlines() if not any(part in line for part in ours)]
     return "".join(f"\n{line}" for line in lines if line.strip())
@@ -159,7 +159,7 @@ def as_plain(spec: EnvSpec) -> dict[str, Any]:
 
 
 def spec_from(plain: dict[str, Any]) -> EnvSpec:
-    """Return the spec that `as_plain` was given."""
+    """Return the spec that `as_plain` turned into plain data."""
     action = plain["action"]
     others: dict[str, Any] = {key: value for key, value in plain.items() if key not in ("observation", "action")}
     tuples: dict[str, Any] = {key: tuple(value) for key, value in others.items() if isinstance(value, list)}
@@ -168,7 +168,7 @@ def spec_from(plain: dict[str, Any]) -> EnvSpec:
 
 
 def array_specs(plain: dict[str, Any]) -> Tree:
-    """Return a tree of specs. One of the keys of a spec has a list, where a tree would have another dict."""
+    """Return a tree of specs. A dict whose `shape` is a list is one spec: in a tree, `shape` would be a dict, too."""
     if isinstance(plain.get("shape"), list | tuple):
         return ArraySpec(tuple(plain["shape"]), plain["dtype"], tuple(plain["categories"]), plain["words"])
     return {key: array_specs(part) for key, part in plain.items()}

@@ -1,7 +1,7 @@
 """Several tasks in one vector: environments of each task side by side, as columns of one `VectorEnv`.
 
     number in the run    0  1  2  3  4  5  6  7 ...
-    task of three        0  1  2  0  1  2  0  1 ...       dealt by the number, over all actors
+    task of three        0  1  2  0  1  2  0  1 ...       assigned by the number, over all actors
 
 So every task has as many environments as any other, or one more, whatever the number of actors, and neighbouring
 columns, which share a batch, play different tasks. Each task has a vector of its own kind; only here are they joined.
@@ -57,7 +57,7 @@ def make_tasks(config: EnvConfig, count: int, timeout: float, first: int = 0, ta
 
 
 def dealt_tasks(config: EnvConfig, count: int, first: int, task: str | None = None) -> Array:
-    """Return the task of each of `count` environments, [count] int32: the named one, or as they are dealt.
+    """Return the task of each of `count` environments, [count] int32: all the named one, or each in turn.
 
     `first` is the number of the first environment in the run.
     """
@@ -92,7 +92,7 @@ def settings_of(config: EnvConfig) -> tuple[list[EnvConfig], tuple[str, ...]]:
 
 @contextlib.contextmanager
 def naming(config: EnvConfig, index: int) -> Iterator[None]:
-    """Around what is done with the settings of one task: a mistake in them names the task."""
+    """Add the name of the task to every `UserError` that is raised in the block."""
     try:
         yield
     except UserError as error:
@@ -185,7 +185,7 @@ class TaskVector:
 
 
 def columns_of(task: Array, index: int) -> slice:
-    """Return the columns that play a task. They are dealt in turn, so a slice has them, and views need no copies."""
+    """Return the columns that play a task. Tasks take turns, so a slice is enough, and needs no copies."""
     positions = np.flatnonzero(task == index)
     step = int(positions[1] - positions[0]) if len(positions) > 1 else 1
     columns = slice(int(positions[0]), int(positions[-1]) + 1, step)

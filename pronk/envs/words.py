@@ -43,7 +43,7 @@ def encode_texts(values: Any, length: int) -> Array:
 
 @functools.lru_cache(maxsize=4096)
 def word_numbers(text: str, length: int) -> Array:
-    """Return the bucket of each word, from 1; then zeros. Read-only: texts repeat, so the answer is kept."""
+    """Return the bucket of each word, from 1; then zeros. The array is read-only, because it is cached."""
     words = re.findall(WORD, text.lower())
     if len(words) > length:
         warnings.warn(f"a text of {len(words)} words is cut to {length}: {text[:60]}...", stacklevel=2)

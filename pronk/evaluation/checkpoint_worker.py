@@ -3,7 +3,7 @@
     learner --saves--> checkpoint --task--> process: plays --result--> learner
 
 The process has no state worth keeping: when it is killed it is restarted and given the same checkpoint. A second name
-of the checkpoint keeps it from deletion meanwhile. Where the process keeps failing, training continues without it.
+(a hard link) keeps the checkpoint from deletion meanwhile. If the process keeps failing, training continues without it.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class CheckpointWorker:
         self._process: SupervisedProcess | None = None
 
     def start(self, say: Callable[[str], None]) -> None:
-        """Start the process. `say` gets its restarts, and why it was given up."""
+        """Start the process. `say` gets a line about each restart, and the reason if it is given up."""
         self._say = say
         self._process = SupervisedProcess(self._child, say)
         for _ in self.results():
@@ -74,7 +74,10 @@ class CheckpointWorker:
         return True
 
     def give(self, checkpoint: Path, task_for: Callable[[Path], Message]) -> bool:
-        """Give the process a task: `task_for` gets the name under which the checkpoint is kept. False if it is not."""
+        """Give the process a task, made by `task_for` from the path under which the checkpoint is kept.
+
+        Returns False if the checkpoint could not be kept.
+        """
         try:
             held = self._checkpoints.hold(checkpoint, self._held)
         except OSError as error:
@@ -85,12 +88,12 @@ class CheckpointWorker:
         return True
 
     def done(self) -> None:
-        """The result of the task was recorded."""
+        """Note that the result of the task was recorded: the process is free for the next."""
         self.task = None
         self._done += 1
 
     def results(self) -> Iterator[Message]:
-        """What the process reports. Restarts it if it died or hangs, and gives up where it keeps failing."""
+        """Yield what the process reports. Restarts it if it died or hangs, and gives up if it keeps failing."""
         if self._process is None:
             return
         try:
@@ -114,7 +117,7 @@ class CheckpointWorker:
             self._checkpoints.release(self._held)
 
     def _silent_seconds(self) -> float:
-        """Since the process last reported, while it has a task; while it starts, which may take long, 0."""
+        """Return the seconds since the process last reported; 0 without a task, and while it starts."""
         if self.task is None or self._process is None or not self._process.has_reported:
             return 0.0
         return time.monotonic() - max(self._process.last_message_at, self._task_at)

@@ -56,7 +56,7 @@ class Evaluator:
         return self._worker.on and self.last is not None
 
     def wants_checkpoint(self) -> bool:
-        """Return whether the next evaluation is due. Called at every update; watches the process now and then."""
+        """Return whether the next evaluation is due. Called at every update; also polls the process now and then."""
         if not self._worker.due():
             return False
         self._poll()

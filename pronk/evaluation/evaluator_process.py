@@ -3,9 +3,9 @@
 It plays whole episodes with each checkpoint that it is sent, and sends back the result. It writes no file but its log,
 so it may be killed at any instant.
 
-Its main thread has a low priority, so that it plays where training leaves a core idle. On a machine that other work
-keeps busy, that may be nowhere: then, and for the last checkpoint of a run, a second thread plays, which has kept the
-usual priority. (A thread may lower its priority, but not raise it again.)
+Its main thread has a low priority, so that it plays where training leaves a core idle. If other work keeps all cores
+busy, or if training waits for the result, a second thread plays instead, which has kept the usual priority. (A thread
+may lower its priority, but not raise it again.)
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from pronk.processes.channel import Channel
 from pronk.processes.messages import Alive, Evaluate, Evaluated
 from pronk.processes.priority import lower_priority, set_priority_of_session
 
-ALIVE_SECONDS = 1.0  # between signs of life while its environments step
-PATIENCE_SECONDS = 10.0  # of playing at low priority, after which it must have had its share
-MOST_WAITING = 0.95  # of the time may pass while it could run and no core lets it
+ALIVE_SECONDS = 1.0  # between heartbeats while its environments step
+PATIENCE_SECONDS = 10.0  # of playing at low priority, before its share of a core is judged
+MOST_WAITING = 0.95  # of that time may be spent waiting for a core
 SCHEDULED = "/proc/thread-self/schedstat"  # nanoseconds that this thread ran, and that it waited for a core
 
 
@@ -61,7 +61,7 @@ def main(job: dict[str, Any], channel: Channel) -> None:
 
 
 def played_in_time(play: Callable[[Callable[[], None]], Any], usual: ThreadPoolExecutor, urgent: bool) -> Any:
-    """Play at low priority; at the usual one if it is urgent, or if the low one gets next to nothing of a core."""
+    """Play at low priority; at the usual one if it is urgent, or if the low one gets almost no time on a core."""
     if not urgent:
         try:
             return play(StarvationWatch().check)

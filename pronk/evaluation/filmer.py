@@ -22,7 +22,7 @@ class Filmer:
     def __init__(
         self, config: ResolvedConfig, run: RunDirectory, env_steps: int, say: Callable[[str], None], leads: bool = True
     ) -> None:
-        """`leads`: of several learners, one has clips filmed."""
+        """`leads`: whether this is learner 0, the only one that has clips filmed."""
         self._every = config.run.clip_every_steps if leads else None
         self._run, self._say = run, say
         program = "pronk.watching.filmer_process"
@@ -45,7 +45,7 @@ class Filmer:
                 unfinished.unlink()
 
     def wants_checkpoint(self, env_steps: int) -> bool:
-        """Return whether the next clip is due. Called at every update; watches the process now and then."""
+        """Return whether the next clip is due. Called at every update; also polls the process now and then."""
         if self._every is None or not self._worker.due():
             return False
         self._poll()

@@ -135,7 +135,7 @@ def evaluate(
 
 
 def how_many_envs(config: ResolvedConfig, episodes: int, tasks: int = 1) -> int:
-    """One for each episode, within reason; where each is a process, no more than an actor has."""
+    """Return how many environments to play with: one per episode, up to a limit; an actor's number if processes."""
     return environments_for(episodes, tasks, evaluation_envs(config.env, config.actors.envs))
 
 

@@ -122,7 +122,7 @@ class TrainedPolicy:
         for batched, is_single in ((with_batch_axis, True), (lambda given: given, False)):
             try:
                 encoded = self._env.encode(batched(observation))
-            except Exception:  # it has not this form
+            except Exception:  # not an observation of this form
                 continue
             if self._fits(encoded):
                 return encoded, is_single

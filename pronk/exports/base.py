@@ -33,7 +33,7 @@ class Format(Protocol):
     def program(self, file: str) -> list[str]:
         """Lines of Python that load `file` from the folder `here` and define `run(inputs)`, arrays by name in and out.
 
-        They may define `act(observation, first, reward)` instead, where there is no such function.
+        A format without such a function defines `act(observation, first, reward)` instead.
         """
         ...
 

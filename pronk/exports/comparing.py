@@ -81,7 +81,7 @@ def outputs_of(
 
 
 def last_action(policy: PlainPolicy, action: np.ndarray) -> np.ndarray:
-    """As the network sees it in the next step: choices from 1, since 0 stands for none."""
+    """Return the action as the network sees it in the next step: choices from 1, because 0 means no action."""
     return action + 1 if policy.action.choices else action
 
 

@@ -10,7 +10,7 @@ from pronk.exports.plain_policy import PlainPolicy
 
 
 def program_text(form: Format, policy: PlainPolicy, file: str, environment: str) -> str:
-    """The program that acts in `environment` with `file`, which stands beside it."""
+    """Return the program that acts in `environment` with `file`, which is in the same folder."""
     loading = form.program(file)
     imports = max((number for number, line in enumerate(loading) if line.startswith(("import ", "from "))), default=-1)
     lines = [

@@ -1,4 +1,4 @@
-"""Who may join learner 0: connections that know the token, one of each rank."""
+"""Decides who may join learner 0: connections that know the token, one of each rank."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from pronk.learners.peer_channel import SEND_SECONDS, PeerChannel, listen
 from pronk.processes.channel import ChannelClosed
 from pronk.processes.messages import Hello, Leaving, Message, Welcome
 
-MOST_UNKNOWN = 64  # connections that have not said who they are; the oldest is closed
+MOST_UNKNOWN = 64  # connections that have not sent Hello yet; if there are more, the oldest is closed
 
 
 class Admission:
-    """Accepts connections, and admits those that have said who they are."""
+    """Accepts connections, and admits those whose Hello is valid."""
 
     def __init__(self, host: str, count: int) -> None:
         """Listen at a free port of `host` for learners 1 to `count` - 1."""
@@ -34,11 +34,11 @@ class Admission:
 
     @property
     def sources(self) -> Sequence[socket.socket | PeerChannel]:
-        """What to wait for."""
+        """The listener and the connections to wait for."""
         return [self._listener, *self._unknown]
 
     def handle(self, source: socket.socket | PeerChannel, joined: Container[int]) -> tuple[int, PeerChannel] | None:
-        """Handle what has come from one of the `sources`. Returns a learner that may join, if it is one."""
+        """Handle input from one of the `sources`. Returns rank and channel if it is a learner that may join."""
         if not isinstance(source, PeerChannel):
             with contextlib.suppress(OSError):  # it is gone already, or there are too many open files
                 self._unknown.append(accepted(source))
@@ -62,7 +62,7 @@ class Admission:
         self._listener.close()
 
     def _admit(self, channel: PeerChannel, joined: Container[int]) -> int | None:
-        """Return the rank of a learner that knows the token and is missing; None, and tell it why, for others."""
+        """Return the rank of a learner that may join, else None. One that knows the token gets the reason."""
         hello = next(iter(channel.receive()), None)
         if not isinstance(hello, Hello) or not hmac.compare_digest(str(hello.token).encode(), self.token.encode()):
             return None

@@ -1,11 +1,11 @@
-"""What a group of learners looks like to the training loop.
+"""The interface between the training loop and a group of learners.
 
     learner 1   gradient --Contribution-->              --> all-reduce of one flat vector --> update
     learner 0   gradient   wait for all, merge, reply   --> (weighted by valid steps)     --> update
     learner 2   gradient --Contribution-->              -->                               --> update
 
 A step of L learners equals one learner's step on all their batches side by side. No learner enters the all-reduce
-before every gradient is ready. So a learner waits for others in Python, where it notices at once who is gone.
+before every gradient is ready. So a learner waits for others in Python, where it notices at once if one is gone.
 
 The group forms again, from learner 0's weights and counters, whenever a learner other than 0 dies and whenever one
 comes back. Between two updates every learner is at the same version, so nothing is learnt twice.
@@ -80,7 +80,7 @@ class Shared:
 
 
 class GroupEnded(Interrupted):
-    """Another learner has ended the run, and so does this one. A failure has a message."""
+    """Another learner has ended the run, so this one ends, too. A failure has a message."""
 
     def __init__(self, outcome: str, message: str | None = None) -> None:
         super().__init__(message or outcome)
@@ -168,8 +168,8 @@ class LearnerGroup(Protocol):
     ) -> Update | None:
         """Make one update from the batches of all learners.
 
-        Returns None if the group formed again, and learner 0 had learnt from this batch before: the update is part of
-        what was taken over.
+        Returns None if the group had to form again and learner 0 had already made this update: its result came with
+        learner 0's weights.
 
         Raises:
             NonFinite: a loss or gradient of any learner is not finite; nothing was changed.
@@ -178,7 +178,7 @@ class LearnerGroup(Protocol):
         ...
 
     def observe(self, learner: LearnerLike, batch: BatchLike) -> Experience | None:
-        """Return what the learner's present weights have played of all learners' batches. Nothing is learnt.
+        """Return what all learners' batches hold that was played by the present weights. Nothing is learnt.
 
         Returns None if the group formed again: the batch is dropped.
 
@@ -238,13 +238,13 @@ class SingleLearner:
 def coordinate(
     rendezvous: Rendezvous, reduction: str, say: Callable[[str], None], timeout_seconds: float = 120.0
 ) -> Iterator[SingleLearner | Coordinator]:
-    """Be learner 0, of one or of many.
+    """Form the group as learner 0, the only one or of several.
 
     Args:
         rendezvous: of this learner.
         reduction: the loss's.
         say: shows the user a line.
-        timeout_seconds: a learner that gives no sign of life for so long, while others wait for it, counts as gone.
+        timeout_seconds: a learner that sends nothing for so long, while others wait for it, counts as gone.
     """
     if rendezvous.count == 1:
         yield SingleLearner()
@@ -257,7 +257,7 @@ def coordinate(
 
 @contextlib.contextmanager
 def participate(rendezvous: Rendezvous, say: Callable[[str], None]) -> Iterator[tuple[Participant, Welcome]]:
-    """Be another learner than 0; also gives what learner 0 announced."""
+    """Join the group as a learner other than 0; also yields what learner 0 announced."""
     from pronk.learners.participant import Participant
 
     with Participant(rendezvous, say) as participant:

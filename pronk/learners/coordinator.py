@@ -1,7 +1,7 @@
 """Learner 0: waits for the others, merges their contributions, and forms the group again when one is gone or comes.
 
-A learner that reports an end (a failure of its own, Ctrl-C) ends the run. One that is gone without a word was killed or
-lost its machine: the others continue without it, and with it again when it is back.
+A learner that reports an end (a failure of its own, Ctrl-C) ends the run. One that disappears without a message was
+killed or lost its machine: the others continue without it, and with it again when it is back.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ class Peer:
 
     channel: PeerChannel
     is_member: bool = False
-    """Of the present formation."""
+    """Whether it is part of the present formation."""
     ready: Ready | None = None
-    """It waits to be part of the next formation."""
+    """Its message, if it waits to be part of the next formation."""
     contribution: Contributed | None = None
     """To the present exchange."""
     contributed: int = 0
@@ -78,7 +78,7 @@ class Peer:
 
     @property
     def silent_seconds(self) -> float:
-        """Since its last message, of which there is one every second while it waits for anything."""
+        """Seconds since its last message. While it waits for anything it sends one every second."""
         return time.monotonic() - self.last_message_at
 
 
@@ -154,7 +154,7 @@ class Coordinator(DistributedGroup):
 
     def _agree(self, host: str, device: str) -> tuple[Begin, str]:
         first = not self._gathering
-        before, self._size = self._size, 1  # from here on nobody is missed who was part of the last formation
+        before, self._size = self._size, 1  # from here on, no member of the last formation counts as lost
         if first:
             self._start_others()
         else:
@@ -163,7 +163,7 @@ class Coordinator(DistributedGroup):
         ready = {rank: peer for rank, peer in sorted(self._peers.items()) if peer.ready is not None}
         devices = [(host, device), *((peer.ready.host, peer.ready.device) for peer in ready.values() if peer.ready)]
         assert self._shared is not None
-        self._attempts += 1  # not the formations that succeeded: what a failed one left in the store misleads the next
+        self._attempts += 1  # failed ones count, too: what one left in the store must not mislead the next
         begin = Begin(self._shared.state(), backend_for(devices), self._attempts, [0, *ready])
         for peer in ready.values():
             peer.begin()
@@ -219,7 +219,7 @@ class Coordinator(DistributedGroup):
                 self._lose(rank, f"{peer.channel.other_host}: no sign of life for {self._timeout:g} s")
 
     def _stopped(self, ranks: list[int]) -> str:
-        """Return which of these learners somebody has stopped, as far as that can be seen from here."""
+        """Return which of these learners are stopped by SIGSTOP, as far as that can be seen from here."""
         stopped = [rank for rank in ranks if self._local and self._local.is_stopped(rank)]
         return f": {names_of(stopped)} {'is' if len(stopped) == 1 else 'are'} stopped (SIGSTOP)" if stopped else ""
 
@@ -263,7 +263,7 @@ class Coordinator(DistributedGroup):
                 peer.channel.send(message, SEND_SECONDS)
 
     def _lose(self, rank: int, how: str) -> None:
-        """Go on without a learner, until it is back."""
+        """Continue without a learner, until it is back."""
         peer = self._peers.pop(rank)
         peer.channel.close()
         if peer.is_member:

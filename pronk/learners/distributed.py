@@ -4,8 +4,8 @@
     update      Contributed --> Contributed (merged) --> all-reduce --> the same step everywhere
     form again  a learner is gone or has come: Regroup (learner 0) --> Ready --> ...
 
-An update that a loss interrupts has changed no weights, so it is made again by those that are left. It may have been
-complete in some learners: if learner 0 is one of these, what it had learnt is taken over, else it is taken back.
+If a learner is lost during an update, learner 0 decides. If it has completed the update, all others take over its
+weights. If not, those that have completed it are set back to learner 0's weights, and all that are left make it again.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ KEY = "pronk"  # under which learner 0 leaves the port and the token of its chan
 POLL_SECONDS = 0.05  # how often a learner that waits for others checks for interrupts
 MENTION_SECONDS = 10.0  # a longer wait is mentioned, then again whenever it has doubled
 JOIN_SECONDS = 900.0  # for all learners to be started
-MOST_FORMATIONS = 10  # in a row without an update between them: then there is no network to speak of
+MOST_FORMATIONS = 10  # in a row without an update between them; then the network counts as broken
 
 
 class Regrouping(Exception):  # noqa: N818 - not an error: the way out of an update that has to be made again
@@ -101,7 +101,7 @@ class DistributedGroup:
                 return self._step_once(learner, batch, learning_rate, meanwhile)
             except Regrouping:
                 self._form()
-                if learner.version > version:
+                if learner.version > version:  # learner 0 had completed the update, and this one took it over
                     return None
 
     def _step_once(
@@ -163,7 +163,7 @@ class DistributedGroup:
             self._in_a_row += 1
             if self._in_a_row > MOST_FORMATIONS:
                 raise GroupEnded("failed", f"the learners cannot connect, tried {MOST_FORMATIONS} times: {broken}")
-            self._connection.close()  # so that those who wait inside the all-reduce leave it, too
+            self._connection.close()  # makes learners that wait inside the all-reduce leave it, too
             try:
                 begin, own_host = self._agree(socket.gethostname(), str(self._shared.tensors[0].device))
                 self._connect(begin, own_host, self._shared.tensors)

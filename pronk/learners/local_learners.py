@@ -32,7 +32,7 @@ class LocalLearners:
         Args:
             rendezvous: learner 0's, with the address at which it listens.
             logs: folder for their logs.
-            silent_seconds: how long the learner of a rank has given no sign of life.
+            silent_seconds: how long the learner of a rank has sent nothing.
             updates: how many updates it has taken part in.
             timeout_seconds: of silence, after which it is restarted.
         """
@@ -56,7 +56,7 @@ class LocalLearners:
         self._supervisor.stop()
 
     def watch(self) -> None:
-        """Restart those that have ended or hang. Raises the cause when that is no use."""
+        """Restart those that have ended or hang. Raises the cause when a restart would not help."""
         self._supervisor.watch()
 
     def how_it_ended(self, rank: int) -> str:
@@ -65,7 +65,7 @@ class LocalLearners:
         return f"{process.how_it_ended()}; its log: {process.spec.log}"
 
     def is_stopped(self, rank: int) -> bool:
-        """Return whether somebody has stopped this learner (SIGSTOP)."""
+        """Return whether this learner is stopped (SIGSTOP)."""
         process = self._processes[rank].process
         return process is not None and is_stopped(process)
 

@@ -1,7 +1,7 @@
 """A learner other than 0: joins learner 0, gets everything from it, and steps when learner 0 is ready.
 
-Learner 0 gets a message from it every second while it waits for anything, so that one that is stopped or hangs can be
-told from one whose actors are slow.
+While it waits for anything it sends learner 0 a message every second. So learner 0 can distinguish a learner that is
+stopped or hangs from one whose actors are slow.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from pronk.processes import messages
 from pronk.processes.channel import ChannelClosed
 from pronk.types import Failure
 
-ALIVE_SECONDS = 1.0  # between two signs of life
+ALIVE_SECONDS = 1.0  # between two heartbeats
 QUIET_SECONDS = 60.0  # without a message of learner 0, before that is mentioned; then after twice as long, and so on
 Expected = TypeVar("Expected", bound=messages.Message)
 
@@ -49,7 +49,7 @@ def connect_to_store(rendezvous: Rendezvous, say: Callable[[str], None]) -> Any:
         time.sleep(4 * POLL_SECONDS)
 
     if rendezvous.listens:
-        while not answers(rendezvous.host, rendezvous.port):  # not in torch, which does not notice Ctrl-C
+        while not answers(rendezvous.host, rendezvous.port):  # torch would wait, too, but without noticing Ctrl-C
             pause()
         store = dist.TCPStore(rendezvous.host, rendezvous.port, rendezvous.count, False, wait_for_workers=False)
     else:
@@ -107,7 +107,7 @@ class Participant(DistributedGroup):
     def _agree(self, host: str, device: str) -> tuple[messages.Begin, str]:
         self._send(messages.Ready(host, device))
         while True:
-            with contextlib.suppress(Regrouping):  # it was asked to be ready, which it is
+            with contextlib.suppress(Regrouping):  # learner 0 asked before it had read this Ready
                 return self._wait_for(messages.Begin), self._channel.own_host
 
     def exchange(self, mine: Contribution) -> Contribution:
@@ -128,7 +128,7 @@ class Participant(DistributedGroup):
         self._send(leaving)
 
     def _wait_for(self, kind: type[Expected]) -> Expected:
-        """Wait for the next message, which has to be of this kind. Learner 0 cannot be replaced: a wait has no end."""
+        """Wait for the next message, which must be of this kind. No timeout: nothing can replace learner 0."""
         self._receive(0.0)
         wait = LongWait(first=QUIET_SECONDS)
         while not self._inbox:
@@ -146,7 +146,7 @@ class Participant(DistributedGroup):
         return message
 
     def _receive(self, seconds: float) -> None:
-        """Take in what has come; wait up to `seconds` for it. Raises `GroupEnded` when learner 0 ends or is gone.
+        """Read messages into the inbox; wait up to `seconds` for any. Raises `GroupEnded` if learner 0 is gone or ends.
 
         What learner 0 sent before it left is handled first.
         """
@@ -162,5 +162,5 @@ class Participant(DistributedGroup):
 
     def _send(self, message: messages.Message) -> None:
         self._sent_at = time.monotonic()
-        with contextlib.suppress(ChannelClosed):  # `_receive` finds that
+        with contextlib.suppress(ChannelClosed):  # `_receive` reports it
             self._channel.send(message, SEND_SECONDS)

@@ -1,7 +1,7 @@
 """The channel between learner 0 and another learner, over TCP.
 
 A killed process closes its socket at once; a machine that lost its power or its network is found by the kernel's
-keep-alive probes. So neither needs a thread or a heartbeat.
+keep-alive probes. So it takes neither a thread nor a heartbeat to notice either of them.
 """
 
 from __future__ import annotations

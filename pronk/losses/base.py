@@ -1,4 +1,4 @@
-"""What every loss looks like to the learner."""
+"""The interface between the learner and a loss."""
 
 from __future__ import annotations
 

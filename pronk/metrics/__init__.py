@@ -1,4 +1,4 @@
-"""What a run is counted and judged by: counters, returns, the goal, known illnesses, statistics of few runs."""
+"""Measures of a run: counters, returns, the goal, known illnesses (`diagnosis.py`), statistics of few runs."""
 
 from pronk.metrics.counters import Experience, Metrics
 

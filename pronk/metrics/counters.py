@@ -1,4 +1,4 @@
-"""What happened: counters that add up over resumes, means and rates since the last line."""
+"""The numbers of metrics.jsonl: counters that add up over resumes, and means and rates since the last line."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Experience(NamedTuple):
 
     @classmethod
     def of(cls, unroll: Unroll, version: int, fresh: Array | None = None) -> Experience:
-        """Return that of a batch (NumPy), with the version that it updates. `fresh` is [B] bool, by default all."""
+        """Return the experience in a batch of NumPy arrays, which updates weights of `version`. `fresh` is [B] bool."""
         total = unroll.version.shape[0]
         fresh = np.ones(total, bool) if fresh is None else fresh
         lag, count = version - unroll.version, int(np.count_nonzero(fresh))
@@ -55,7 +55,7 @@ class Experience(NamedTuple):
 
     @classmethod
     def merged(cls, parts: Sequence[Experience]) -> Experience:
-        """Return that of all batches side by side."""
+        """Return the experience of all batches side by side."""
         fresh, replayed = (sum(len(part.columns) for part in parts), sum(part.replayed for part in parts))
         return cls(
             steps=sum(part.steps for part in parts),
@@ -94,7 +94,7 @@ def last_episodes(unroll: Unroll, ended: Array, fresh: Array) -> list[Episode]:
 
 
 class Metrics:
-    """Fed by the training loop at every update; asked for a line about once a second."""
+    """Counts what the training loop reports at every update, and makes a line of metrics about once a second."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class Metrics:
         tasks: Sequence[str] = ("default",),
         scores: Callable[[list[float | None]], dict[str, float]] = lambda returns: {},
     ) -> None:
-        """`scores` makes further columns of the returns of the tasks, if there are several."""
+        """`scores` makes further columns from the returns of the tasks, if there are several."""
         self.env_steps = self.updates = self.episodes = 0
         self.barren_updates = 0  # in a row without a valid step
         self._returns, self._scores = TaskReturns(tasks), scores
@@ -122,7 +122,7 @@ class Metrics:
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:
-        """Around the learner's wait for a batch."""
+        """Measure the learner's wait for a batch, in a `with` block."""
         began = time.perf_counter()
         try:
             yield
@@ -130,7 +130,7 @@ class Metrics:
             self._waited += time.perf_counter() - began
 
     def record(self, experience: Experience, report: dict[str, float]) -> None:
-        """One update: what its batch held, and the learner's report."""
+        """Count one update: what its batch held, and the learner's report."""
         self.updates += 1
         self.confirmed = None
         fresh = len(experience.columns)
@@ -169,17 +169,20 @@ class Metrics:
 
     @property
     def standing(self) -> tuple[bool, float] | None:
-        """For finding the best: whether enough episodes have ended, and their return. A few lucky ones count less."""
+        """To compare policies: whether enough episodes have ended, then their return, so a few lucky ones rank low."""
         estimate = self._estimate
         return (estimate.full, estimate.value) if estimate else None
 
     def reached(self, goal: float | None) -> bool:
-        """Whether enough episodes have ended, and their return is as high. They were played by changing weights."""
+        """Return whether enough episodes have ended, and their return is at least `goal`.
+
+        Unless `confirmed` is set, they were played while the weights changed.
+        """
         standing = self.standing
         return goal is not None and standing is not None and standing >= (True, goal)
 
     def confirmation(self) -> TaskConfirmation:
-        """Start to ask what the present weights are worth."""
+        """Start to measure the return of the present weights."""
         return self._returns.confirmation()
 
     def observe(self, experience: Experience) -> None:
@@ -188,7 +191,7 @@ class Metrics:
 
     @property
     def wall_seconds(self) -> float:
-        """Spent training, over all resumes."""
+        """Seconds of training, over all resumes."""
         return self._earlier_seconds + time.perf_counter() - self._started
 
     def seconds_since_line(self) -> float:
@@ -196,7 +199,7 @@ class Metrics:
         return time.perf_counter() - self._line_at
 
     def line(self) -> dict[str, Any]:
-        """Return the counters, and means since the last line, which start anew. Without news: the last line itself."""
+        """Return the counters, and means since the last line. If nothing has happened since, the last line itself."""
         if not self._counts and self._last:
             now = self._return_metrics()
             if any(self._last[name] != value for name, value in now.items()):  # held weights were confirmed since
@@ -207,7 +210,7 @@ class Metrics:
         self._last = {
             **self.counters(),
             "steps_per_second": round((self.env_steps - self._steps_at_line) / seconds, 1),
-            # A line of further passes only has nothing fresh: its lag is still that of the line before.
+            # With several passes there may be no fresh column since the last line: keep that line's lag.
             "policy_lag": means.pop("policy_lag", self._last.get("policy_lag")),
             **{name: means.pop(name, None) for name in ("loss", "entropy")},
             **means,
@@ -224,7 +227,7 @@ class Metrics:
         return self._last
 
     def counters(self) -> dict[str, Any]:
-        """Return what is known at any time: the part of a line that is no mean since the last one."""
+        """Return the part of a line that is known at any time: all that is not a mean or rate since the last one."""
         return {
             "wall_seconds": round(self.wall_seconds, 3),
             "env_steps": self.env_steps,
@@ -271,7 +274,7 @@ class Metrics:
     def load_state(self, state: dict[str, Any]) -> None:
         """Continue from `state()`."""
         self.env_steps, self.updates, self.episodes = state["env_steps"], state["updates"], state["episodes"]
-        if "lengths" not in state:  # with them it is Pronk 0.1's, which did not know whose returns they were
+        if "lengths" not in state:  # Pronk 0.1 wrote them; it did not save which environment a return came from
             self._returns.load_state(state["returns"])
         if confirmed := state.get("confirmed"):
             several = isinstance(confirmed[0], list | tuple)  # else it is an earlier version's, of its only task

@@ -29,7 +29,7 @@ IDLE = 0.8  # share of the time in which the learner waits
 LARGE_ERROR = 3.0  # of values, where they have no scale of their own
 STUCK_ENTROPY, COLLAPSED_ENTROPY = 0.98, 0.02  # shares of the largest entropy of discrete choices
 COLLAPSED_REAL = -3.0  # nats per real number: a standard deviation of 0.012 where actions span 2
-LEAST_STEPS, LEAST_UPDATES, LEAST_EPISODES = 50_000, 500, 100  # before anything is said about what was learnt
+LEAST_STEPS, LEAST_UPDATES, LEAST_EPISODES = 50_000, 500, 100  # before learning is judged
 CLEARLY = 0.05  # a return that differs by less than this share, or by two standard errors, does not differ
 
 
@@ -45,7 +45,7 @@ class Note:
 
 
 class Illness(NamedTuple):
-    """What to look for, and what to say."""
+    """A known problem: how to recognise it, and the message about it."""
 
     name: str
     sign: Callable[[Line], bool]  # whether a line of metrics shows it
@@ -53,7 +53,7 @@ class Illness(NamedTuple):
 
 
 class Diagnosis:
-    """Looks at every line of metrics of one run."""
+    """Checks every line of metrics of one run."""
 
     def __init__(self, config: ResolvedConfig, action: ActionSpec, resumed: bool = False) -> None:
         """Args:
@@ -77,7 +77,7 @@ class Diagnosis:
         )
 
     def look(self, line: Line) -> list[Note]:
-        """Take the next line of metrics. Returns what was found just now; `notes` has everything so far."""
+        """Check the next line of metrics. Returns what was newly found; `notes` has everything so far."""
         self._remember(line)
         if not self._has_window():
             return []

@@ -5,8 +5,8 @@
 
 The return that training reports is of many policies, each a little older than the next. So the weights are held until
 every environment has begun and ended an episode with them (returns.py says why that is enough). Those episodes come
-from actors, perhaps of other machines. Where there is an evaluator, it is asked as well. One that gives no answer
-within `evaluation.final_seconds`, or has failed for good, does not stand in the way.
+from actors, perhaps of other machines. If there is an evaluator, it must agree as well. An evaluator that does not
+answer within `evaluation.final_seconds`, or has failed for good, counts as agreeing.
 """
 
 from __future__ import annotations
@@ -43,11 +43,12 @@ class Goal:
             self._confirmation = metrics.confirmation()
 
     def confirm(self, played: Experience, evaluation_agrees: Callable[[], bool | None] | None) -> None:
-        """Take a batch into account that was played with the held weights.
+        """Count a batch that was played with the held weights, and decide when there are enough episodes.
 
         Args:
             played: the batch.
-            evaluation_agrees: asks the evaluator; None if there is none. It returns None if all begin anew.
+            evaluation_agrees: asks the evaluator; None if there is none. It returns None if the group of learners
+                formed again meanwhile, so that the confirmation has to begin anew.
         """
         metrics, confirmation, goal = self._metrics, self._confirmation, self.config.run.stop_return
         assert confirmation is not None, "else the batch is learnt from"
@@ -69,7 +70,7 @@ class Goal:
             if agreed is None:
                 return
             self._refused += 1
-            # What actors report is not what the evaluator finds, so ask seldom: an evaluation holds up training.
+            # Actors and evaluator disagree. Ask less and less often, because an evaluation holds up training.
             self._confirm_from = metrics.env_steps + (confirmation.steps << min(self._refused, MOST_DOUBLINGS))
 
     def agrees_with(self, evaluation: dict[str, Any]) -> bool:
@@ -77,7 +78,7 @@ class Goal:
         goal = self.config.run.stop_return
         assert goal is not None, "else nothing is confirmed"
         mean, std = (math.nan if evaluation[name] is None else evaluation[name] for name in ("mean", "std"))
-        if mean + 2 * std / math.sqrt(evaluation["episodes"]) >= goal:  # few episodes do not contradict many so closely
+        if mean + 2 * std / math.sqrt(evaluation["episodes"]) >= goal:  # within two standard errors: no contradiction
             return True
         self._say(
             f"return {goal:g} not confirmed: {mean:.4g}, the mean of the evaluator's "

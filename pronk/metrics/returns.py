@@ -17,7 +17,7 @@ in step or not. The same holds for the last but one, and so on. It does not hold
 
 All this is for a policy that does not change. What a policy gains or loses shows one or two episodes later, as in every
 mean of whole episodes; with many updates per episode that can be a lot (docs/results/cartpole.md). So before a run ends
-as solved the weights are held, and a `Confirmation` asks what they are worth.
+as solved the weights are held, and a `Confirmation` measures their return.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Column(NamedTuple):
 
 
 class Episode(NamedTuple):
-    """One that ended."""
+    """An episode that ended."""
 
     environment: int
     task: int
@@ -69,7 +69,7 @@ class Result(NamedTuple):
 
 @dataclass(slots=True)
 class History:
-    """What is known of one environment."""
+    """The results of one environment."""
 
     results: list[Result] = field(default_factory=list)
     value: float = 0.0  # the mean of `results`, kept because it is asked for at every update
@@ -135,7 +135,7 @@ class Returns:
         return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / len(values))
 
     def _note_played(self, columns: Sequence[Column], steps: int) -> dict[int, History]:
-        """Note who has played. Returns those that count from now on."""
+        """Note which environments have played. Returns those whose new results count from now on."""
         grown = {}
         for environment, _, opens, ends in columns:
             history = self._environments.get(environment)
@@ -180,7 +180,7 @@ class Returns:
         self._next_look = self._clock + patience / 4
 
     def confirmation(self) -> Confirmation:
-        """Start to ask what the present weights are worth, of all environments that play."""
+        """Start to measure the return of the present weights, in all environments that play."""
         return Confirmation(self._environments)
 
     def state(self) -> list[Any]:
@@ -188,18 +188,18 @@ class Returns:
         return [(number, [tuple(each) for each in one.results]) for number, one in self._environments.items()]
 
     def load_state(self, state: Iterable[Any]) -> None:
-        """Continue from `state()`. All environments have been started anew since."""
+        """Continue from `state()`. All environments were started again after it was saved."""
         self._environments = {number: History([Result(*each) for each in results]) for number, results in state}
         self._update(self._environments.values())
 
 
 @dataclass(slots=True)
 class HeldEpisodes:
-    """What one environment has played since the weights are held."""
+    """What one environment has played since the weights were held."""
 
     values: list[Result] = field(default_factory=list)
     from_its_start: bool | None = None  # the present episode was begun with these weights; None: no column yet
-    playing: int = 0  # steps since an episode ended, or since the weights are held
+    playing: int = 0  # steps since an episode ended, or since the weights were held
     at_border: bool = False
     last_seen: int = 0  # columns of all environments when its last one came
 
@@ -238,7 +238,7 @@ class Confirmation:
             held.from_its_start, held.playing = True, 0
 
     def estimate(self) -> Estimate | None:
-        """Return what the weights are worth. None while more episodes are needed."""
+        """Return the estimate for the held weights. None while more episodes are needed."""
         patience = SILENT_UNROLLS * len(self._held)
         present = [held for held in self._held.values() if self._columns - held.last_seen <= patience]
         unfinished = [held for held in present if len(held.values) < self._wanted]

@@ -41,7 +41,7 @@ class TaskReturns:
         return known[0] if len(known) == 1 else math.sqrt(math.fsum(std**2 for std in known) / len(known))
 
     def confirmation(self) -> TaskConfirmation:
-        """Start to ask what the present weights are worth."""
+        """Start to measure the return of the present weights, in each task."""
         return TaskConfirmation([returns.confirmation() for returns in self._each])
 
     def state(self) -> Any:
@@ -75,7 +75,7 @@ class TaskConfirmation:
             confirmation.record(*part, steps)
 
     def estimates(self) -> list[Estimate] | None:
-        """Return what the weights are worth in each task. None while more episodes are needed."""
+        """Return the estimate for the held weights in each task. None while more episodes are needed."""
         found = [estimate for one in self._each if (estimate := one.estimate()) is not None]
         return found if len(found) == len(self._each) else None
 
@@ -103,7 +103,7 @@ def by_task(
     if tasks == 1:
         return [(columns, episodes)]
     parts: list[tuple[list[Column], list[Episode]]] = [([], []) for _ in range(tasks)]
-    # Of several learners they come as JSON: lists, not named tuples.
+    # Index 1 is the task of both.
     for column in columns:
         parts[column[1]][0].append(column)
     for episode in episodes:

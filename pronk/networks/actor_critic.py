@@ -66,7 +66,7 @@ class ActorCritic(Network):
         return self._policy_head(features), state
 
     def value(self, raw: Tensor, task: Tensor) -> Value:
-        """See `Network.value`. How values are represented is the value head's business."""
+        """See `Network.value`. The value head decides how values are represented."""
         return self._value_head.value(raw, task)
 
     def plain_mlp(self) -> PlainMlp | None:

@@ -1,4 +1,4 @@
-"""What every network looks like to the rest of Pronk.
+"""The interface of a network to the rest of Pronk.
 
 A network is built from a spec, not from an environment, and always runs over [T, B]: acting is T = 1, so the actor and
 the learner cannot disagree.

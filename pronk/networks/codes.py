@@ -18,10 +18,10 @@ WIDTH = 8  # of a code's vector
 
 
 class Codes(Small):
-    """`Small` over the codes' vectors. It sees the bytes as they are too, in case they are a brightness after all."""
+    """`Small` over the codes' vectors. It also gets the bytes as they are, in case they are brightness, not codes."""
 
     def channels(self, images: list[ArraySpec]) -> int:
-        """The vector of a cell, and its bytes."""
+        """Return the width of a cell: its vector and its bytes."""
         count = super().channels(images)
         self._vectors = nn.Parameter(torch.randn(count, CODES, WIDTH) * count**-0.5)
         return WIDTH + count

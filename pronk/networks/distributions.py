@@ -15,12 +15,12 @@ from torch import Generator, Tensor
 
 from pronk.types import ActionSpec
 
-# Not -inf: a row with every choice masked (the last observation of an episode may be one) stays finite.
+# Not -inf, so that a row with every choice masked stays finite. The last observation of an episode may be such a row.
 MASKED = -1e9
 
 
 class Distribution(Protocol):
-    """Over the actions of [...] situations."""
+    """A distribution over actions for each of [...] observations."""
 
     def sample(self, generator: Generator | None = None) -> Tensor:
         """One action each."""
@@ -48,7 +48,7 @@ class Categorical:
         self._log_p = torch.log_softmax(logits, -1)
 
     def sample(self, generator: Generator | None = None) -> Tensor:
-        """By the exponential race: argmax of p / e with e ~ Exp(1). Cheaper than `multinomial`."""
+        """Sample by the exponential race: argmax of p / e with e ~ Exp(1). Cheaper than `multinomial`."""
         race = torch.empty_like(self._log_p).exponential_(generator=generator)
         return (self._log_p - race.log_()).argmax(-1)
 

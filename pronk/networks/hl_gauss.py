@@ -3,7 +3,7 @@
 A target becomes a normal distribution around it, cut into bins; the loss is the distance of the network's histogram
 from that one, and the value is the histogram's mean. Its gradient is bounded, however wrong the value is, which a
 squared error's is not. The bins lie in units of the targets' running mean and scale, as PopArt keeps them, so rewards
-of any size fit. (Unlike PopArt's, the last layer cannot be changed against new statistics: values move with them.)
+of any size fit. (Unlike with PopArt, the last layer cannot compensate for new statistics: values move with them.)
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def centres(device: torch.device | None = None) -> Tensor:
 
 
 def histogram(target: Tensor) -> Tensor:
-    """Normalised targets [...] -> probabilities [..., BINS]. What lies beyond the bins counts as just within."""
+    """Normalised targets [...] -> probabilities [..., BINS]. Targets beyond the bins are clamped into them."""
     target = target.clamp(-FARTHEST, FARTHEST).unsqueeze(-1)
     below = torch.special.ndtr((edges(target.device) - target) / SIGMA)
     return below.diff(dim=-1) / (below[..., -1:] - below[..., :1])

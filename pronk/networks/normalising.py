@@ -14,11 +14,11 @@ from torch import Tensor, nn
 from pronk.parameters import Statistics, share_of_newest
 from pronk.types import ArraySpec, Tree, leaves
 
-LIMIT = 10.0  # in standard deviations: a rare event must not drown everything else
+LIMIT = 10.0  # in standard deviations: a rare large value must not dominate all others
 CONSTANT = 1e-4  # a standard deviation of this share of the mean is rounding noise, not information
 SMALLEST = 1e-8
-# Batches that the statistics remember. What changes them changes the policy too, without any gradient: with a memory of
-# 1,000 batches, of which eight passes over 4,096 steps are 64, HalfCheetah lost up to half of its return again.
+# Batches that the statistics remember. A change of the statistics changes the policy, too, without any gradient: with
+# a memory of 1,000 batches (eight passes over 4,096 steps are 64) HalfCheetah lost up to half of its return again.
 MEMORY = 1e5
 
 
@@ -89,7 +89,7 @@ class EntryNormaliser(Statistics):
         distance, square = (part.view_as(self.mean) / count.clamp(min=SMALLEST) for part in self.sums[1:].chunk(2))
         self.batches.add_(seen)
         share = seen * share_of_newest(self.batches, MEMORY)
-        # Of a mixture: the spread within each part, and that between their means.
+        # The variance of a mixture: that within each part, and that between their means.
         self.variance.mul_(1 - share).add_(share * (square - share * distance.square())).clamp_(min=0.0)
         self.mean.add_(share * distance)
         if seen:

@@ -1,9 +1,9 @@
 """PopArt: values are learnt with mean 0 and scale 1, whatever the size of the rewards.
 
-The network learns (v - mean) / scale of its targets. When the statistics change, the last layer is changed against
-them, so that values in the units of the return stay what they were (van Hasselt et al. 2016; a mean and a scale for
-each task: Hessel et al. 2018). Advantages are divided by their own running size, so the policy's gradient has the same
-size for every task, and an entropy cost means the same everywhere.
+The network learns (v - mean) / scale of its targets. When the statistics change, the last layer is changed to
+compensate, so that values in the units of the return stay what they were (van Hasselt et al. 2016; a mean and a scale
+for each task: Hessel et al. 2018). Advantages are divided by their own running size, so the policy's gradient has the
+same size for every task, and an entropy cost means the same everywhere.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class PopArtHead(Statistics):
         share = seen * share_of_newest(self.batches, MEMORY)
         distance = distance / count
         mean = self.mean + share * distance
-        # Of a mixture: the spread within each part, and that between their means.
+        # The variance of a mixture: that within each part, and that between their means.
         variance = (1 - share) * self.scale.square() + share * (square / count - share * distance.square())
         scale = torch.maximum(variance.clamp(min=SMALLEST**2).sqrt(), FLATTEST * mean.abs())
         scale = torch.where(seen > 0, scale, self.scale)
@@ -82,7 +82,7 @@ class PopArtValue:
     def __init__(self, head: PopArtHead, raw: Tensor, task: Tensor) -> None:
         self._head, self._task = head, task
         self._mean, self._scale = head.mean[task], head.scale[task]  # [B]
-        self._known = (head.batches[task] > 0).to(raw.dtype)  # what has no scale yet only sets it
+        self._known = (head.batches[task] > 0).to(raw.dtype)  # [B] 0: without a scale yet; the batch only sets it
         if raw.shape[-1] == 1:
             self._normalised = raw.squeeze(-1)
         else:

@@ -51,5 +51,5 @@ class TextEncoder(nn.Module):
         for column in range(texts.shape[1]):
             there = (texts[:, column] != 0).unsqueeze(-1)
             after, cell = self._cell(embedded[:, column], (hidden, cell))
-            hidden = torch.where(there, after, hidden)  # zeros follow the words: the cell is not needed after them
+            hidden = torch.where(there, after, hidden)  # the cell need not be kept: after a zero there are no words
         return hidden

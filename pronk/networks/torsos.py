@@ -1,7 +1,7 @@
 """Torsos: a tree of observations [M, ...] -> features [M, F], for M = T x B situations at once.
 
-Every entry of the observation is encoded by what its spec says it is (labels one-hot, bytes scaled to [0, 1], the rest
-as it is), and the entries are joined.
+Every entry of the observation is encoded according to its spec (labels one-hot, bytes scaled to [0, 1], the rest as it
+is), and the entries are joined.
 """
 
 from __future__ import annotations

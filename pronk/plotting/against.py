@@ -70,7 +70,7 @@ def differing(runs: str | Path | Sequence[str | Path], metric: str) -> list[str]
 
 
 def order(value: Any) -> tuple[bool, float, str]:
-    """Numbers by their size, then everything else by its text."""
+    """Return a sort key: numbers by their size, then everything else by its text."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return not is_number, float(value) if is_number else 0.0, str(value)
 

@@ -130,7 +130,7 @@ def runs_to_compare(runs: str | Path | Sequence[str | Path], metric: str) -> tup
 
 
 def and_more(count: int) -> str:
-    """Say that there are others."""
+    """Return `, and 3 more`, or nothing."""
     return f", and {count} more" if count else ""
 
 

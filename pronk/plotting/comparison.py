@@ -33,13 +33,13 @@ class Group:
 
     @property
     def seeds(self) -> int:
-        """How many different seeds its runs have; a run without one counts as another."""
+        """How many different seeds its runs have; each run without a seed counts as one more."""
         seeds = [run.settings.get("run.seed") for run in self.runs]
         return len({seed for seed in seeds if seed is not None}) + seeds.count(None)
 
 
 def count_text(groups: Sequence[Group]) -> str:
-    """Say how many seeds the groups have, and how many runs where some have the same seed: `3 to 5 runs, 3 seeds`."""
+    """Return `3 seeds`; if some runs have the same seed also the number of runs: `3 to 5 runs, 3 seeds`."""
 
     def counted(counts: list[int], noun: str) -> str:
         low, high = min(counts), max(counts)

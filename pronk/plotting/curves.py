@@ -37,9 +37,9 @@ def smoothed(x: np.ndarray, y: np.ndarray, share: float) -> np.ndarray:
 
 
 def summarised(curves: list[Curve], band: str, centre: str = "mean") -> tuple[np.ndarray, ...]:
-    """x, centre, low and high, wherever at least two of the curves have values.
+    """Return x, centre, low and high, wherever at least two of the curves have values.
 
-    Where one of them ends before the others, the rest go on: x has that place twice, because the values may jump there.
+    Where one of them ends before the others, the rest go on: x has that value twice, because the centre may jump there.
     """
     if len(curves) == 1:
         x, y = curves[0]
@@ -59,7 +59,7 @@ def summarised(curves: list[Curve], band: str, centre: str = "mean") -> tuple[np
 
 
 def joined(places: list[float], near: float) -> list[float]:
-    """Each place, or the lowest one within `near` below it: runs of one length do not end at quite the same step."""
+    """Replace values that are within `near` of a lower one by that: runs of one length do not end at the same step."""
     lowest: list[float] = []
     for place in sorted(places):
         if not lowest or place - lowest[-1] > near:

@@ -1,6 +1,6 @@
 """How curves are drawn: panels, colours, dashes and markers, axes and their units, the legend.
 
-Lines are told apart by colour, dash and marker, so that they can be read in greyscale and by people who see colours
+Lines differ in colour, dash and marker, so that they can be read in greyscale and by people who see colours
 differently. The colours are those of Okabe and Ito (https://jfly.uni-koeln.de/color/).
 """
 
@@ -68,8 +68,8 @@ class Options:
 
     x: str = "steps"
     smooth: float | None = None
-    """Share of the horizontal axis that every point is averaged over. None: the return, which is a mean already, not at
-    all, and everything else, which is measured from one second to the next, as USUAL_SMOOTH."""
+    """Share of the horizontal axis that every point is averaged over. None: 0 for returns and lengths, which are means
+    already, and USUAL_SMOOTH for everything else, which is measured from one second to the next."""
     band: str = "range"
     """Around the line of several seeds: their `range`, one standard deviation (`std`), or the 95% bootstrap interval of
     the line (`bootstrap`)."""
@@ -124,7 +124,7 @@ STYLE = {
 
 
 def styled() -> contextlib.AbstractContextManager[None]:
-    """Use our style while figures are drawn or saved, whatever matplotlib is configured to."""
+    """Use Pronk's style while figures are drawn or saved, whatever matplotlib is configured to."""
     from matplotlib import rc_context
 
     return rc_context(STYLE)  # type: ignore[arg-type]  # its keys are a long list of literals
@@ -327,7 +327,7 @@ def heading(figure: Figure, groups: list[Group], options: Options, panels: list[
 
 
 def seeds(groups: list[Group], label: str, options: Options) -> str:
-    """Say how many runs a line stands for."""
+    """Return how many runs a line stands for, in words; empty if it is one."""
     counted = [group for group in groups if group.label == label]
     if all(len(group.runs) == 1 for group in counted):
         return ""

@@ -22,5 +22,5 @@ def share_text(interval: Interval) -> str:
 
 
 def score_text(value: float) -> str:
-    """A score with three significant digits, and none of a large number left out."""
+    """Return a score with at least three significant digits: large numbers keep all that are before the point."""
     return f"{value:,.{decimals(abs(value), 3)}f}"

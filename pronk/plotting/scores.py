@@ -44,7 +44,7 @@ def raw_scores(runs: list[Run], metric: str) -> dict[Run, float]:
         return areas(runs)
     scores = {"final": final_return, "best": lambda run: run.best_return, "eval": last_evaluation, "late": late_return}
     score = scores[metric]
-    return {run: float(score(run) or 0.0) for run in runs}  # none is None: `why_not` has looked
+    return {run: float(score(run) or 0.0) for run in runs}  # none is None: `why_not` has left out such runs
 
 
 def final_return(run: Run) -> float | None:

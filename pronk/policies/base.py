@@ -1,4 +1,4 @@
-"""What every way to choose actions looks like: `Policy` to the actor, `Inference` to the learner.
+"""The two sides of choosing actions: `Policy`, which the actor uses, and `Inference`, the learner's side.
 
 learner's process                                   actor's process
 Inference --connect(actor): ticket, descriptors-->  Inference.policy(ticket) -> Policy --action--> Actor
@@ -68,7 +68,7 @@ class Policy(Protocol):
 
 @dataclass(frozen=True)
 class InferenceSetup:
-    """What the learner's half of a way to choose actions is made from."""
+    """What an `Inference` is made from."""
 
     config: ResolvedConfig
     layout: UnrollLayout
@@ -86,7 +86,7 @@ class Inference:
     """A way to choose actions: the learner's half, and how an actor makes its policy.
 
     A `with` block around the actors' own: leaving it ends whatever was started. An implementation derives from this
-    class and must have `policy`; as the rest is here, nothing is shared and nothing runs beside the actors.
+    class and must have `policy`. By default nothing is shared, and nothing runs beside the actors.
     """
 
     def __init__(self, setup: InferenceSetup) -> None:
@@ -99,7 +99,7 @@ class Inference:
 
     @staticmethod
     def check(config: ResolvedConfig) -> None:
-        """Raise UserError if the configuration does not suit this way. Called before anything is started."""
+        """Raise UserError if the configuration does not suit this inference. Called before anything is started."""
 
     @staticmethod
     def policy(config: ResolvedConfig, spec: EnvSpec, seed: int, ticket: dict[str, Any]) -> Policy:
@@ -117,10 +117,13 @@ class Inference:
         return Start({})
 
     def watch(self) -> None:
-        """Restart what died or hangs; raise when that is no use (`SupervisedProcess.poll`). Called often."""
+        """Restart what died or hangs; raise when a restart would not help (`SupervisedProcess.poll`). Called often."""
 
     def serving_seconds(self) -> float:
-        """Return for how long actors have been able to act without interruption: no longer can they be hanging."""
+        """Return for how long actors have been able to get actions without interruption.
+
+        An actor that was silent for longer than this may have waited for its actions, so it does not count as hanging.
+        """
         return float("inf")
 
 
@@ -141,7 +144,7 @@ def check_inference(config: ResolvedConfig) -> None:
 
 
 def make_inference(setup: InferenceSetup) -> Inference:
-    """Make the learner's half of the configured way."""
+    """Make the configured inference: the learner's half."""
     return find_inference(setup.config)(setup)
 
 

@@ -3,12 +3,13 @@
     actor                    mailbox (shared memory)            server (`central_process.py`)
     CentralPolicy --writes-> observation, first, `requested` --> network(batch of several mailboxes)
         samples  <--reads--  policy, state, `answered`       <-- writes
-                 <====== one socket: a byte means "look" ======>
+                 <====== one socket: a byte means "check the mailbox" ======>
 
 Parameters go from the learner's memory straight to the server. The server computes the parameters of each action's
 distribution, and the actor samples from it. So the server has neither random numbers nor a memory of its own: all that
-it needs is in the mailboxes, and a server that was killed at any instant is replaced by one that looks into them. The
-learner keeps both ends of every socket, so neither side sees the other die. An actor notices only a pause.
+it needs is in the mailboxes, and a server that was killed at any instant is replaced by one that reads them. The
+learner keeps both ends of every socket open, so neither side gets an error when the other dies. An actor notices only
+a pause.
 """
 
 from __future__ import annotations
@@ -103,15 +104,15 @@ class CentralPolicy:
 
     def __init__(self, network: Network, count: int, seed: int, ticket: dict[str, Any]) -> None:
         spec, self.state_spec, self.nbytes = network.spec, network.state_spec, block_nbytes(network)
-        # Frees the weights. A `distribution` of the user's own that needs them fails at once, instead of being wrong.
+        # Frees the weights. If a user's `distribution` needs them, it fails at once instead of returning wrong values.
         self._network = network.to("meta")
         layout = mailbox_layout(spec.observation, spec.action, network.state_spec, count)
         self._mailbox = Mailbox(ticket["mailbox"], layout)
         self._published = SharedMemoryReader(ReaderTicket(**ticket["reader"]))
         self._socket: socket.socket | None = socket.socket(fileno=ticket["socket"])
         self._generator = torch.Generator().manual_seed(seed)
-        # The server may still be answering the last request of a killed process of this actor, and write the state
-        # after it. Leaving out a number keeps the two apart.
+        # The server may still be answering the last request k of a killed process of this actor, and will write the
+        # next state to half (k + 1) % 2. Skipping a number makes the first request here start from the other half.
         self._number = self._mailbox.requested + 1
         map_tree(lambda array: array.fill(0), self._mailbox.state_before(self._number + 1))
         self.version = -1
@@ -122,7 +123,7 @@ class CentralPolicy:
         return map_tree(np.copy, self._mailbox.state_before(self._number + 1))
 
     def refresh(self, reader: ParameterReader) -> None:
-        """See `Policy.refresh`. The server looks for newer parameters after each request, so never uses older ones."""
+        """See `Policy.refresh`. The server reads the parameters after each request, so it never uses older ones."""
         self.version = self._published.version
 
     @torch.inference_mode()
@@ -238,7 +239,7 @@ class CentralInference(Inference):
         return time.monotonic() - self._serving_since if is_serving else 0.0
 
     def _silent_seconds(self) -> float:
-        """Since the server last reported. Its start may take START_SECONDS more."""
+        """Return the seconds since the server last reported. Its start may take START_SECONDS more."""
         silent = time.monotonic() - self._process.last_message_at
         return silent if self._process.has_reported else silent - START_SECONDS
 

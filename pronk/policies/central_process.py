@@ -23,7 +23,7 @@ from pronk.transport.memory import fence
 from pronk.transport.shared_memory import ReaderTicket, SharedMemoryReader
 from pronk.types import Tree, UserError, map_tree
 
-REPORT_SECONDS = 1.0  # between signs of life
+REPORT_SECONDS = 1.0  # between reports to the learner
 LOG_SECONDS = 60.0
 
 
@@ -110,13 +110,13 @@ class Server:
         self._answer(batch)
 
     def _take_over(self) -> None:
-        """Look into every mailbox: another server may have been killed before it answered, or before it rang."""
+        """Check every mailbox: an earlier server may have been killed before it answered, or before it could ring."""
         for actor, end in enumerate(self._sockets):
             self._note(actor)
             ring(end)
 
     def _listen(self, seconds: float) -> None:
-        """Note who asks, within so many seconds. Also returns when the channel has something to say."""
+        """Note which actors send requests, within so many seconds. Also returns when the channel has a message."""
         for key, _ in self._selector.select(seconds):
             if key.data is None:
                 key.fileobj.receive()  # type: ignore[union-attr]  # raises ChannelClosed
@@ -178,6 +178,6 @@ def divide(tree: Tree, targets: Sequence[Tree]) -> None:
 
 
 def ring(end: socket.socket) -> None:
-    """Send a byte that wakes the other side. Where the buffer is full, one is on its way already."""
+    """Send a byte that wakes the other side. If the buffer is full, it will wake from the bytes in it."""
     with contextlib.suppress(OSError):
         end.send(BELL)

@@ -1,4 +1,4 @@
-"""Acts with a network of torch, in this process."""
+"""Acts with a torch network, in this process."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def run_population(
         population: what to train.
         folder: its directory; None makes a new one under runs/.
         resume: continue the population in `folder`.
-        display: from how many train at a time and how many there are to what shows them.
+        display: makes the display, from how many members train at a time and how many there are.
         say: gets warnings.
 
     Raises:
@@ -218,7 +218,7 @@ class Evolution:
 
     def _take_over(self, run: RunDirectory, parent: str) -> None:
         run.make_folders()
-        if not run.config.exists():  # it failed before it began
+        if not run.config.exists():  # the member failed before it had written its configuration
             replace_with_copy(self._directory(parent).config, run.config)
         run.checkpoints.take_over(self._folder / "copies" / f"{parent}.pt")
 
@@ -256,7 +256,7 @@ class Evolution:
         return f"round {done} of {done + left}"
 
     def _record(self, current: Round, number: int) -> Record:
-        """Return a member as something to run, or as complete if it has made its steps already."""
+        """Return the record of a member: to be run, or complete if it has made its steps already."""
         turn, before = current.members[number], self.history.rounds[:-1]
         pause = {"run.pause_steps": current.until if current.until < self._steps else None}
         changes = {**turn.settings, **pause, "run.total_steps": self._steps, SEED: self._population.seed_of(number)}
@@ -287,7 +287,7 @@ class Evolution:
             self._say(f"{turn.name} failed: {cause} (log: {self._folder}/logs/{turn.name}.log)")
 
     def _warn_of_short_rounds(self, current: Round) -> None:
-        """Warn once if environments cannot finish their episodes: of those that do, most would be short ones."""
+        """Warn once if rounds are so short that mostly short episodes end in them, which biases the returns."""
         if self._warned:
             return
         for turn in current.members:
@@ -307,7 +307,7 @@ class Evolution:
 
 
 def note(turn: Turn, record: Record) -> None:
-    """Write down what has become of a member."""
+    """Copy the state of a member's record into its turn."""
     turn.state, turn.value, turn.cause = record.state, record.value, record.cause
     turn.env_steps, turn.wall_seconds, turn.lasted = record.steps, record.seconds, record.lasted
 

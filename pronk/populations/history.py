@@ -1,4 +1,4 @@
-"""What has happened in a population: population.json, complete or absent at any time.
+"""The history of a population: population.json, which is complete or absent at any time.
 
     {"name": ..., "state": "running", "best": {"member": "member-02", ...},
      "rounds": [{"until": 100000, "ready": true, "members": [
@@ -86,7 +86,7 @@ class History:
         return cls(folder, content, rounds)
 
     def write(self, state: str) -> None:
-        """Write population.json. Unlike a report it is needed to go on, so a full disk is an error."""
+        """Write population.json. It is needed to continue, unlike a report, so a full disk is an error."""
         content = {
             **self.facts,
             "state": state,

@@ -90,9 +90,9 @@ def moved(value: Any, prior: Prior, factor: float, up: bool) -> Any:
 
 
 def exploit(own: int, parents: Sequence[Parent], rules: Rules, chance: Chance) -> int | None:
-    """Return the member that a member copies; None: it goes on by itself.
+    """Return the member that a member copies; None: it continues with its own weights.
 
-    A member that failed (its loss was not finite, say) cannot go on: it copies any other that has not failed.
+    A member that failed (for example because its loss was not finite) cannot: it copies any other that has not failed.
     """
     others = [number for number, parent in enumerate(parents) if number != own and not parent.failed]
     if parents[own].failed:
@@ -126,7 +126,7 @@ def next_generation(
         parents: the members at the end of the last one.
         rules: the numbers of the rules.
         chances: one generator per member, so that what is drawn for one does not depend on the others.
-        burning_in: nobody copies or changes yet, except for members that failed, which have to copy.
+        burning_in: no member copies or changes yet, except for those that failed, which have to copy.
         is_valid: whether settings make a valid run.
     """
     children = []

@@ -18,9 +18,9 @@ from pronk.processes.messages import Message, decode, encode
 
 VARIABLE = "PRONK_CHANNEL"
 """Environment variable of a child: the descriptor of its channel to the process that started it."""
-MOST_BYTES = 64 << 20  # unread or unsent; more means that the other side is not ours, or stuck
+MOST_BYTES = 64 << 20  # unread or unsent; more means that the other side is not Pronk, or is stuck
 CHUNK = 1 << 16
-CHUNKS = 32  # read at once, so that a sender who never stops cannot keep the reader busy for ever
+CHUNKS = 32  # read at once, so that a sender that never stops cannot keep the reader busy for ever
 
 
 class ChannelClosed(Exception):  # noqa: N818 - not an error by itself: what it means depends on who closed it
@@ -100,9 +100,9 @@ class Channel:
         self._ended = "it was closed here"
 
     def _fill_inbox(self, deadline: float | None) -> None:
-        """Read what there is; while that is no message, wait until the deadline."""
+        """Read what has arrived; while that is no complete message, wait until the deadline."""
         while True:
-            with contextlib.suppress(ChannelClosed):  # reading finds that too, after the last message
+            with contextlib.suppress(ChannelClosed):  # reading reports it, too, after the last message
                 self.flush()
             self._read()
             if self._inbox:

@@ -1,4 +1,4 @@
-"""A child process: a program of its own, never a fork, so that it has nothing of its parent's but what it is given.
+"""A child process: a program of its own, never a fork, so that it shares nothing with its parent but what it is given.
 
 `start` is the parent's side, `main` the child's. Between them is one channel; the child's output goes to its log.
 """
@@ -65,7 +65,7 @@ def start(
                 stderr=file,
                 pass_fds=[*descriptors, *session.descriptors(), theirs.fileno()],
                 env={**environment(keeps_secrets), **session.variables(), VARIABLE: str(theirs.fileno())},
-                start_new_session=True,  # the terminal's Ctrl-C is the parent's business
+                start_new_session=True,  # the terminal's Ctrl-C is for the parent only
             )
     except OSError:
         channel.close()
@@ -142,7 +142,7 @@ def stack_of(process: subprocess.Popen[bytes], log: Path) -> str:
 
 
 def is_stopped(process: subprocess.Popen[bytes]) -> bool:
-    """Whether somebody has stopped a child (SIGSTOP, a debugger), as far as this system says."""
+    """Return whether a child is stopped (SIGSTOP, a debugger); False where the system does not tell."""
     try:
         with open(f"/proc/{process.pid}/stat", "rb") as file:
             return file.read().rpartition(b")")[2].split()[0] in (b"T", b"t")

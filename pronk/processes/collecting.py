@@ -1,4 +1,4 @@
-"""How often Python looks for garbage in a program of ours."""
+"""How often Python collects garbage in Pronk's programs."""
 
 from __future__ import annotations
 

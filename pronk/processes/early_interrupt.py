@@ -1,4 +1,4 @@
-"""Ctrl-C while Python still imports: the process ends at once, without a traceback through somebody's libraries.
+"""Ctrl-C while Python still imports: the process ends at once, without a traceback through other people's libraries.
 
 A KeyboardInterrupt in the middle of an import is often caught there and reported as a broken installation. Nothing has
 been started or written by then, so there is nothing to clean up. This module is imported before all others.

@@ -17,7 +17,7 @@ from pronk.types import Failure, UserError
 
 @contextlib.contextmanager
 def user_code(who: str) -> Iterator[None]:
-    """Turn an error of the user's environment, network or loss into a `Failure` that names `who` failed."""
+    """Turn an error of the user's environment, network or loss into a `Failure` that names `who`, what failed."""
     try:
         yield
     except (UserError, Failure, Interrupted):

@@ -66,7 +66,7 @@ class Interrupts:
         self.look()
 
     def announce(self) -> None:
-        """Say that the run is being saved, if a signal came and nothing was said yet."""
+        """Report that the run is being saved, if a signal came and this was not reported yet."""
         if self.requested and not self._announced:
             self._announced = True
             again = "; Ctrl-C again abandons" if self._number == signal.SIGINT else f" ({self._number.name})"
@@ -75,7 +75,7 @@ class Interrupts:
 
     @contextlib.contextmanager
     def at_once(self) -> Iterator[None]:
-        """In this block a signal interrupts whatever runs: for the user's code, which may take its time."""
+        """In this block a signal interrupts whatever runs: for the user's code, which may run for long."""
         self._at_once = True
         try:
             self.check()

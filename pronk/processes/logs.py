@@ -1,7 +1,7 @@
-"""The log of a child process: it may write what it likes, and takes a bounded room on the disk.
+"""Bounds the size of a child's log on disk.
 
-A child's output goes straight to the file, so nobody can hold it back: anything may flood it, such as a native library
-that complains of every stranger who knocks at a port. Its supervisor looks at the size now and then.
+A child's output goes straight to the file, so anything may flood it, such as a native library that logs every failed
+connection to a port. The child's supervisor checks the size now and then.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ LARGEST = 8 << 20  # bytes; twice as many with the older half
 
 
 def bound(log: Path, largest: int = LARGEST) -> None:
-    """Keep the end of a log that has grown too large as LOG.old, and go on with an empty one.
+    """Keep the end of a log that has grown too large as LOG.old, and continue with an empty one.
 
     The file is emptied in place, because the child keeps it open. It was opened for appending, so the next line begins
     at the new end. What is written between copying and emptying is lost.
@@ -26,5 +26,5 @@ def bound(log: Path, largest: int = LARGEST) -> None:
             source.seek(size - largest)
             target.write(source.read(largest))
         os.truncate(log, 0)
-    except OSError:  # removed, or a full disk: the log is worth less than the run
+    except OSError:  # removed, or a full disk: the run is more important than its log
         return

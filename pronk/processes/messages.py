@@ -39,7 +39,7 @@ class Evaluate(Message):
     checkpoint: str
     """Name of the file that was saved; `path` is a second name of it."""
     urgent: bool = False
-    """Training has ended and waits for this one."""
+    """Training waits for this one: it has ended, or confirms its goal."""
 
 
 class FilmClip(Message):
@@ -97,18 +97,18 @@ class ActorLeft(Message):
     actor: int
     playing: int
     removed: str | None = None
-    """What its unroll held that cannot be true, if it was removed for that."""
+    """The impossible value in its unroll, if it was removed for that."""
 
 
 class Probed(Message):
-    """What an environment is like."""
+    """The spec of an environment."""
 
     spec: dict[str, Any]
     """An `EnvSpec` as plain data."""
 
 
 class Served(Message):
-    """What a server of actions has done in this life."""
+    """What an inference server has done since it was started."""
 
     batches: int
     observations: int
@@ -271,7 +271,7 @@ class Begin(Message):
     backend: str
     """Of torch.distributed."""
     formation: int
-    """How many times the group has formed before."""
+    """The number of this attempt to form the group, from 0. Failed attempts count, too."""
     ranks: list[int]
     """Of the learners that are part of it, in the order of the all-reduce."""
 

@@ -1,4 +1,4 @@
-"""The priority of work beside training: it may be late, an update may not."""
+"""The priority of work beside training, which may be delayed so that training is not."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""When a child is restarted, and when restarting it is no use: the one rule for actors, gateway, evaluator and hosts.
+"""When a child is restarted, and when it is given up: one policy for actors, gateway, evaluator and remote processes.
 
 - An end is the child's own fault if it raised, crashed, hung or exited by itself. A kill from outside (SIGKILL by the
   system or an operator, SIGTERM) is not.
 - Faults in a row end it: `max_failures`. The count starts again when a life made progress and lasted `steady_seconds`.
-- Kills are survived much longer: only `max_kills` in a row without any progress between them end it, which is what a
-  machine without enough memory looks like, and only if nobody else works.
+- Kills are tolerated much longer: only `max_kills` in a row without any progress between them end it, as happens on a
+  machine without enough memory, and only if no other child works (`Child.others_work`).
 - The pause before a restart grows with the ends in a row, so that a broken child costs little.
 """
 

@@ -89,7 +89,7 @@ def descriptors() -> list[int]:
 
 
 def variables() -> dict[str, str]:
-    """Return what the environment of a child has to say of it."""
+    """Return the environment variables that tell a child about it."""
     return {VARIABLE: str(_file.fileno())} if _file is not None else {}
 
 

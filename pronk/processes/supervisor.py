@@ -38,7 +38,7 @@ from pronk.processes.restarts import (
 from pronk.types import Failure, UserError
 
 WATCH_SECONDS = 0.1  # polling costs a few system calls per child
-LOG_SECONDS = 1.0  # between two looks at the size of a log
+LOG_SECONDS = 1.0  # between two checks of the size of a log
 
 
 class ProcessFailed(Failure):
@@ -57,7 +57,7 @@ class Start:
 
     job: dict[str, Any]
     descriptors: Sequence[int] = ()
-    """That it inherits."""
+    """File descriptors that it inherits."""
     inherited: AbstractContextManager[Any] = field(default_factory=nullcontext)
     """Left when the child is started: closes this process's copies of the descriptors."""
 
@@ -80,9 +80,9 @@ class Child:
     silent_seconds: Callable[[], float] = lambda: 0.0
     """How long the child has done nothing although it could: more than the timeout is a hang."""
     silence: str = "no sign of life"
-    """What a hang lacks, such as `no unroll`."""
+    """What a hang is called in messages, such as `no unroll`."""
     timeout_key: str | None = "actors.timeout_seconds"
-    """The setting that has the timeout, if it is one."""
+    """The setting that the timeout comes from; None if it is not a setting."""
     errors_are_final: Callable[[], bool] = lambda: False
     """Whether an exception of the child ends it for good."""
     keeps_secrets: bool = False
@@ -142,7 +142,7 @@ class SupervisedProcess:
         """Return the messages since the last call; restart the child if it is time to.
 
         Raises:
-            ProcessFailed: the child failed, and restarting it is no use.
+            ProcessFailed: the child failed, and is not restarted any more.
             UserError: it failed because of a mistake in the user's input.
         """
         if self.process is None:
@@ -155,7 +155,7 @@ class SupervisedProcess:
         code = self.process.poll()  # before its messages are read, so that no last one is missed
         messages = self._receive()
         if messages:
-            return messages  # first what it did, then, at the next call, how it ended
+            return messages  # the caller handles these first; the next call reports how the child ended
         if self._reported is not None:
             self._end(end_by_failure(self._reported))
         elif code is not None:
@@ -211,11 +211,11 @@ class SupervisedProcess:
         return End(f"{brief}; it was here:\n{child.stack_of(process, spec.log)}", brief)
 
     def _end(self, end: End) -> None:
-        self.stop()  # also whatever it started, and a process that hangs after it reported its failure
+        self.stop()  # also kills whatever it started, and a process that hangs after it reported its failure
         self._judge(end)
 
     def _judge(self, end: End) -> None:
-        """Plan the restart, or raise the root cause."""
+        """Schedule the restart, or raise the root cause."""
         self._last_end = end
         if end.is_mistake:
             raise UserError(end.cause)
@@ -250,7 +250,7 @@ class Supervisor:
             one.start()
 
     def watch(self) -> bool:
-        """Poll every child, but not more often than is worth it. Return whether it was time to.
+        """Poll every child, at most once in WATCH_SECONDS. Return whether they were polled.
 
         Raises what `SupervisedProcess.poll` raises.
         """

@@ -1,4 +1,4 @@
-"""How many threads torch uses in a process that may do without torch."""
+"""How many threads torch uses, in a process that may not need torch at all."""
 
 from __future__ import annotations
 

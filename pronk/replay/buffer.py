@@ -3,9 +3,9 @@
     Batcher --fresh columns + drawn ones--> Learner --after the update--> Replay.record (new columns, new priorities)
 
 The IMPALA paper draws half of each batch uniformly from the last 10,000 trajectories. A column enters after its first
-update. Its priority, and the learner's values at that time, are known then; and a batch never holds a column twice
-because it is new. Columns are whole: initial state of the core, version and all. What is drawn is bit-identical to what
-was recorded. Each learner has its own buffer, with the columns of its own actors.
+update: then its priority and the learner's values are known, and it cannot be drawn into the batch in which it is
+fresh. Columns are stored completely, with the initial state of the core and the version. What is drawn is bit-identical
+to what was recorded. Each learner has its own buffer, with the columns of its own actors.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pronk.types import Array, ArraySpec, Unroll, leaves
 FRAMES, STARTS = " frames", " starts"  # of a pool: appended to the path of the observation that it stores
 BUFFER, VALUE, PRIORITY = "buffer state", "learner value", "learner priority"  # no field of an unroll has a blank
 CHUNK = 2**24  # bytes that are read at a time
-ENOUGH = 0.75  # of the columns asked for: with fewer, the user is told
+ENOUGH = 0.75  # of the columns asked for: if fewer are kept, that is reported
 SMALLEST_PRIORITY = 1e-6  # so that a column without any error can still be drawn
 
 
@@ -98,14 +98,14 @@ class Replay:
             if path + FRAMES in self.arrays
         }
         self._oldest = self._end = 0  # columns are numbered as they come; column n is in slot n % size
-        self._dropped = False  # a column for lack of room for its frames
+        self._dropped = False  # whether a column was dropped early, for lack of room for frames
 
     def __len__(self) -> int:
         return self._end - self._oldest
 
     @property
     def shortage(self) -> str | None:
-        """Say that frames take so much room that far fewer columns are kept than asked for, if that is so."""
+        """A message if frames take so much room that far fewer columns are kept than asked for, else None."""
         if not self._dropped or len(self) >= ENOUGH * self._size:
             return None
         return (
@@ -197,9 +197,10 @@ class Replay:
             np.savez(file, **arrays)
 
     def load(self, path: Path, version: int) -> str | None:
-        """Go on with what `save` wrote; return what is wrong with the file, if it is of no use.
+        """Continue with what `save` wrote; return what is wrong with the file if it cannot be used.
 
-        Columns that were played by weights newer than `version` are dropped: the run was killed between two files.
+        Columns that were played by weights newer than `version` are dropped: the buffer may have been saved later than
+        the checkpoint that the run continues from.
         """
         try:
             with np.load(path, allow_pickle=False) as saved:
@@ -265,7 +266,7 @@ def fields(unroll: Unroll) -> list[tuple[str, Array, int]]:
 
 
 def describe_replay(config: ResolvedConfig, size: int, nbytes: int) -> str:
-    """Say in one line what a buffer of `size` columns holds and costs."""
+    """Describe in one line what a buffer of `size` columns holds and costs."""
     unit, power = ("GiB", 30) if nbytes >= 2**30 else ("MiB", 20)
     amount = math.ceil(nbytes / 2**power * 10) / 10
     return (

@@ -7,8 +7,8 @@ each row is a window of S, and where each row's window starts:
     frames     a b c d e f w x y z A
     starts     0     1     2      6     7
 
-A row that does not continue the one before it has a window of its own. This is exact whatever the rows hold: if no row
-continues another, all of them are stored whole, and the pool has room for fewer columns.
+A row that does not continue the one before it gets a window of its own. This is exact whatever the rows hold: if no row
+continues another, all their frames are stored, and the pool has room for fewer columns.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import numpy as np
 
 from pronk.types import Array, ArraySpec
 
-# More than the T + S frames of a column that is one line. A new game adds S - 1 frames, so there may be one in every
-# S - 1 columns, which is far more than any Atari game has.
+# Per column, on top of the T + S frames of a column without a new game. A new game adds S - 1 frames, so there may be
+# one in every S - 1 columns, which is far more than any Atari game has.
 SPARE_FRAMES = 1
 
 

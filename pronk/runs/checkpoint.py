@@ -21,7 +21,7 @@ from pronk.runs.atomic import atomic_file, replace_with_copy
 from pronk.types import UserError
 
 FORMAT = 1  # raise it when a checkpoint's content changes
-OWN = ("version", "random", "random_cuda")  # of a learner that takes over another's weights
+OWN = ("version", "random", "random_cuda")  # what a learner keeps when it takes over another's weights
 PARTS = ("learner", "metrics", "config")
 Held = Literal["evaluating", "filming"]
 
@@ -51,10 +51,10 @@ class Checkpoints:
         save_tensors(self.best, {"format": FORMAT, **state})
 
     def best_standing(self) -> tuple[bool, float]:
-        """Return what best.pt is known to be worth; it may be newer than the newest of the others."""
+        """Return the standing of best.pt (see `Metrics.standing`). It may be newer than all other checkpoints."""
         try:
             return tuple(load_checkpoint(self.best)["best"])
-        except (UserError, LookupError):  # none yet, or of no use
+        except (UserError, LookupError):  # there is none yet, or it cannot be read
             return False, -math.inf
 
     def saved(self) -> list[Path]:

@@ -1,13 +1,13 @@
 """A run directory, as training writes it. `reading.py` reads it.
 
-config.yaml      the resolved configuration          metrics.jsonl    a line about every second
+config.yaml      the configuration, as decided       metrics.jsonl    a line about every second
 summary.json     totals, final values, the failure   checkpoints/     the last K and the best
 tensorboard/     the same numbers as curves          logs/            one per process, and what each does now
 eval.jsonl       a line per evaluation               lag.json         how old the experience was
 bench.json       this machine's limit, where measured
 notes.json       what the diagnosis found, if anything
 tags.json        the user's tags and note, written by the dashboard
-videos/          clips, if asked for, each with a picture that stands for it
+videos/          clips, if asked for, each with a still picture
 profile/         where the time of learner and actor 0 goes, if asked for
 """
 
@@ -125,7 +125,7 @@ class RunDirectory:
 
 
 def drop_lines_after(file: Path, updates: int) -> None:
-    """Drop the lines of later updates, those that are not ours, and an incomplete last line."""
+    """Drop the lines of later updates, those that are not lines of metrics, and an incomplete last line."""
     kept = []
     for line in file.read_bytes().split(b"\n")[:-1]:
         made_at: Any = (parse(line) or {}).get("updates")

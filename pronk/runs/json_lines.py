@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 T = TypeVar("T")
 BYTES_PER_LINE = 1024  # a file with up to so many bytes per requested line is read completely
-GLANCE = 4 * 1024  # bytes per read; a line of metrics has about 450
+GLANCE = 4 * 1024  # bytes per read, enough for a line of metrics, which has about 450
 LONGEST_LINE = 256 * 1024  # bytes; longer lines: not a metrics file
 
 

@@ -34,7 +34,7 @@ ENDED = ("finished", "solved", "stopped", "interrupted", "failed")  # the outcom
 COMPLETE_BYTES = 2 * 2**20  # bytes of metrics that are read completely; of a longer file, about LINES lines are
 LINES = 2_000
 LARGEST_FILE = 2**20  # bytes of a configuration or summary
-LARGEST = 2**63  # of a count; more is not ours, and may not even fit a float
+LARGEST = 2**63  # count that is believed: Pronk writes no larger ones, and they may not even fit a float
 ENOUGH_EPISODES = 100  # before a mean return counts as the best; as in metrics/returns.py
 
 
@@ -102,7 +102,7 @@ class Run:
 
     @cached_property
     def summary(self) -> dict[str, Any]:
-        """summary.json; empty where there is none, or where the run has gone on since."""
+        """summary.json; empty if there is none, or if the run was continued after it was written."""
         summary = read_json(self.path / "summary.json")
         return {} if number(summary.get("updates")) < number(self.last.get("updates")) else summary
 
@@ -257,7 +257,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def read_text(path: Path) -> str:
-    """Return the text of a file that is never long. Raises OSError or ValueError where it is none of ours."""
+    """Return the text of a file that is never long. Raises OSError or ValueError if it is too long, or not text."""
     with json_lines.open_regular(path) as file:
         text = json_lines.read_exactly(file, LARGEST_FILE + 1)
     if len(text) > LARGEST_FILE:
@@ -310,7 +310,7 @@ def number(value: Any) -> Any:
 
 
 def printable(text: str, also: str = "") -> str:
-    """Return a text without what a terminal would obey or cannot show. Names of folders may hold anything.
+    """Return a text without characters that control a terminal or cannot be shown. Folder names may hold anything.
 
     `also` are characters to keep.
     """

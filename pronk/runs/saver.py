@@ -23,7 +23,7 @@ Standing = tuple[bool, float]  # see Metrics.standing
 class CheckpointSaver:
     """Writes the checkpoints of one run. A full disk is reported; the last checkpoint is kept and training continues.
 
-    `state` returns the content of a checkpoint without `best`, or raises if the run is not worth saving any more.
+    `state` returns the content of a checkpoint without `best`, or raises if the weights are no longer finite.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class CheckpointSaver:
         """Return the newest checkpoint that can be read. Newer ones that cannot are set aside."""
         state, problems = self._checkpoints.restore()
         for path, problem in problems.items():
-            path.rename(path.with_suffix(".broken"))  # it would count as the newest
+            path.rename(path.with_suffix(".broken"))  # else it would still count as the newest
             self._say(f"{problem}; set aside, going back to the one before it")
         self.best = max(tuple(state["best"]), self._checkpoints.best_standing())
         self.last = self._checkpoints.saved()[-1]
@@ -54,7 +54,7 @@ class CheckpointSaver:
         best = standing is not None and standing >= self.best
         with self._writing():
             state = self._state() | {"best": standing if best else self.best}
-            self.last = None
+            self.last = None  # in case the next line raises
             self.last = self._checkpoints.save(state, self._keep, best)
             self.best = state["best"]
         return self.last

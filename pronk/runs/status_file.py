@@ -9,7 +9,7 @@ from typing import Any
 
 
 def write_status(path: Path, status: dict[str, Any]) -> None:
-    """Write to another name, then rename. Not synced: after a power cut it is worth nothing."""
+    """Write to another name, then rename. Not synced to disk: nobody needs the file after a power cut."""
     aside = path.with_suffix(".tmp")
     try:
         aside.write_text(json.dumps(status) + "\n", encoding="utf-8")

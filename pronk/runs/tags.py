@@ -19,7 +19,7 @@ MOST_TAGS = 20
 LONGEST_TAG = 40  # characters
 LONGEST_NOTE = 4000
 
-writing = threading.Lock()  # two pages may save at once; the name of the file aside depends on the process only
+writing = threading.Lock()  # two pages may save at once, and the name of the temporary file is the same for both
 
 
 class Tags(NamedTuple):

@@ -3,7 +3,7 @@
 A configuration can name any function of any module (`env.id=subprocess:check_call`), with arguments. Training one's own
 file imports and calls it, which is what the user asked for; opening a run that somebody else made must not. So `train`
 remembers what it was asked to import, in a file of the user's, and opening a run is refused if it names anything else,
-unless the user says that its author is trusted.
+unless the user trusts its author (`--trust`).
 
     ~/.config/pronk/known_code    a line for each name with its arguments: their SHA-256. Never the names themselves
 
@@ -71,7 +71,7 @@ class UntrustedError(UserError):
         super().__init__(self.allowed_by("trust=True"))
 
     def allowed_by(self, option: str) -> str:
-        """Return the message, with what allows it: the command line calls it otherwise than the library."""
+        """Return the message, which names the option that allows it: `trust=True`, or `--trust` on the command line."""
         return f"{self._what}; if you trust its author, allow it with {option}"
 
 

@@ -110,7 +110,7 @@ def gather(
 def evaluation_of(
     directory: RunDirectory, steps: int, best: bool, episodes: int, trust: bool = False
 ) -> dict[str, Any] | None:
-    """The run's own evaluation of this checkpoint; else play now. None where neither is wanted."""
+    """Return the run's own evaluation of this checkpoint; if there is none, play now. None if `episodes` is 0."""
     from pronk.evaluation.playing import evaluate, flat
 
     known = [line for line in Run(directory.path).evaluations if line.get("env_steps") == steps]

@@ -79,7 +79,7 @@ def record(
 
 @contextlib.contextmanager
 def datasets_in(folder: str | Path | None) -> Iterator[None]:
-    """Let Minari keep its datasets in this folder meanwhile; it takes no argument for that."""
+    """Let Minari keep its datasets in this folder while the block lasts; Minari has no argument for it."""
     before = os.environ.get(FOLDER_VARIABLE)
     if folder is not None:
         os.environ[FOLDER_VARIABLE] = str(Path(folder).expanduser().resolve())

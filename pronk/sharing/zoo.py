@@ -60,7 +60,7 @@ def of_folder(folder: Path) -> list[Entry]:
 
 
 def front_matter_of(card: str) -> Mapping[str, Any] | None:
-    """Return the facts at the head of a card that Pronk wrote; None: it is another file."""
+    """Return the front matter of a card that Pronk wrote; None for any other file."""
     parts = card.split("---\n", 2)
     if len(parts) < 3 or parts[0].strip() or MARK not in parts[1]:
         return None
@@ -89,7 +89,7 @@ def of_owner(owner: str) -> list[Entry]:
 
 
 def entry_of(name: str, front: Mapping[str, Any], use: str) -> Entry:
-    """Read a card's front matter, which may be anybody's: what is missing or of another form is left out."""
+    """Read a card's front matter. Anybody may have written it, so what is missing or of another form is left out."""
     tags = front.get("tags")
     environment = str(tags[-1]) if isinstance(tags, list) and tags else "-"
     score = None

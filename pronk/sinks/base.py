@@ -1,4 +1,4 @@
-"""What every sink of metrics looks like to the training loop."""
+"""The interface between the training loop and a sink of metrics."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Sink(Protocol):
     def __exit__(self, *exception: object) -> None: ...
 
     def write(self, line: dict[str, Any]) -> None:
-        """One line: numbers, or None where there is none yet."""
+        """Take a line of metrics: numbers by name, or None for what is not known yet."""
         ...
 
 
@@ -22,5 +22,5 @@ class EvaluationSink(Sink, Protocol):
     """A sink that also receives evaluations."""
 
     def evaluated(self, line: dict[str, Any]) -> None:
-        """One line of eval.jsonl."""
+        """Take a line of eval.jsonl."""
         ...

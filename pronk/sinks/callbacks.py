@@ -94,7 +94,8 @@ class Callbacks:
     def _call(self, function: Callable[[Any], Any] | None, fact: Any) -> None:
         """Call a function; nothing more is called once one has failed or stopped the run.
 
-        An exception must not leave the loop here: the last line and the last checkpoint are written after it has ended.
+        An exception is kept for `check`, not raised here: callbacks are also called after the loop has ended, when the
+        last line and the last checkpoint must still be written.
         """
         if function is None or self._stop or self._error is not None:
             return

@@ -138,7 +138,7 @@ def progress(line: dict[str, Any], total: int, left: float | None = None) -> str
 
 
 class TimeLeft:
-    """Says how long a run will still take, by the pace of its last lines; nothing before that is known."""
+    """Estimates how long a run will still take, from the pace of its last lines."""
 
     def __init__(self) -> None:
         self._points: deque[tuple[float, float]] = deque(maxlen=PACE_LINES)  # seconds and progress
@@ -147,7 +147,7 @@ class TimeLeft:
         """Return the seconds that are left after this line; None before a few lines have come."""
         self._points.append((line["wall_seconds"], line.get("progress") or 0.0))
         (began, before), (now, done) = self._points[0], self._points[-1]
-        # The first line is of the time in which actors start: what follows is faster.
+        # The first lines include the start of the actors, and would make the estimate too long.
         if len(self._points) < FIRST_LINES or done <= before:
             return 0.0 if done >= 1 else None
         return max(0.0, 1 - done) * (now - began) / (done - before)

@@ -20,15 +20,15 @@ class JsonLines:
         return self
 
     def __exit__(self, *_: object) -> None:
-        with contextlib.suppress(OSError):  # of a full disk; it was said when a line could not be written
+        with contextlib.suppress(OSError):  # a full disk, which was reported when a line could not be written
             self._file.close()
 
     def write(self, line: dict[str, Any]) -> None:
-        """One object."""
+        """Append one object."""
         self._file.write(as_json(line))
 
     def evaluated(self, line: dict[str, Any]) -> None:
-        """One object; the file is not there before the first."""
+        """Append one object; the file does not exist before the first."""
         if self._evaluations is not None:
             with open(self._evaluations, "a", encoding="utf-8") as file:
                 file.write(as_json(line))

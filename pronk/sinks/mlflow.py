@@ -29,7 +29,7 @@ class MLflow:
     def __enter__(self) -> MLflow:
         for name, value in IMPATIENT.items():
             os.environ.setdefault(name, value)
-        for teller in ("alembic", "mlflow.store.db.utils"):  # of each table that they make
+        for teller in ("alembic", "mlflow.store.db.utils"):  # they log each table that they create
             logging.getLogger(teller).setLevel(logging.WARNING)
         from mlflow.tracking import MlflowClient
 

@@ -11,7 +11,7 @@ from pronk.runs.reading import return_text
 from pronk.sinks.console import TimeLeft, evaluation, progress, task_returns, who_waits
 
 WIDTH, HEIGHT = 480, 120  # of the curve, in pixels
-MOST_POINTS = 300  # of the curve; of more, every second is left out
+MOST_POINTS = 300  # of the curve; when there are more, every second one is dropped
 
 
 def in_notebook() -> bool:
@@ -59,7 +59,7 @@ class NotebookDisplay:
             self._handle.update(self._html(self.picture()))
 
     def picture(self) -> str:
-        """Return what is shown, as HTML. Colours are those of the page, so it suits light and dark ones."""
+        """Return what is shown, as HTML. Colours are those of the page, so it suits light and dark themes."""
         line = self._line
         if line is None:
             return f"<pre>{html.escape(self._title)}: starting the actors ...</pre>"

@@ -1,4 +1,4 @@
-"""notes.json: what the diagnosis found in the metrics, for the dashboard. Replaced in one step."""
+"""notes.json: what the diagnosis found in the metrics, for the dashboard. Replaced atomically."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pronk.runs.status_file import write_status
 
 
 class DiagnosisNotes:
-    """Shows every line of metrics to the diagnosis; says and writes what it finds."""
+    """Passes every line of metrics to the diagnosis; reports and writes what it finds."""
 
     def __init__(self, path: Path, diagnosis: Diagnosis, say: Callable[[str], None]) -> None:
         self._path, self._diagnosis, self._say = path, diagnosis, say
@@ -24,7 +24,7 @@ class DiagnosisNotes:
     def __exit__(self, *_: object) -> None: ...
 
     def write(self, line: dict[str, Any]) -> None:
-        """Look at a line of metrics."""
+        """Have a line of metrics diagnosed."""
         for note in self._diagnosis.look(line):
             self._say(f"diagnosis: {note.message}")
         notes = [dataclasses.asdict(note) for note in self._diagnosis.notes]

@@ -20,7 +20,7 @@ from pronk.types import UserError
 TABLE = {"wandb": "pronk.sinks.wandb:WeightsAndBiases", "mlflow": "pronk.sinks.mlflow:MLflow"}
 MOST_LINES = 10_000  # queued for a slow service: hours of metrics
 PATIENCE_SECONDS = 60.0  # for a sink to send what is queued when training is over
-QUIET_SECONDS = 3.0  # of these, before the user is notified
+QUIET_SECONDS = 3.0  # of that wait, before the user is notified
 
 
 class Facts(NamedTuple):
@@ -96,7 +96,7 @@ class Outside:
                     kind, line = task
                     if hasattr(sink, kind):
                         getattr(sink, kind)(line)
-        except (Exception, SystemExit) as error:  # of another package: anything may be raised
+        except (Exception, SystemExit) as error:  # a service's package may raise anything
             lines = str(error).strip().splitlines()
             self._problem = lines[0] if lines else type(error).__name__
 
@@ -113,5 +113,5 @@ def remembered(path: Path) -> str | None:
 
 
 def numbers(line: dict[str, Any]) -> dict[str, float]:
-    """What there is to draw."""
+    """Return the numbers of a line, which are what a service can draw."""
     return {name: float(value) for name, value in line.items() if isinstance(value, int | float)}

@@ -1,4 +1,4 @@
-"""profile/: where the learner's time goes. A sink because the learner calls it often, and profiling is done in turn."""
+"""profile/: where the learner's time goes. A sink, because the learner's own thread has to call the profiler often."""
 
 from __future__ import annotations
 

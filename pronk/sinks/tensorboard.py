@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 NOT_CURVES = ("env_steps", "wall_seconds")
-# A task's has its name after a slash.
+# The curve of a task has the task's name after a slash.
 EVALUATION_CURVES = (
     *("mean", "std", "min", "max", "mean_length", "seconds"),
     *("human_normalised", "human_normalised_median", "human_normalised_capped"),
@@ -20,7 +20,7 @@ EVALUATION_CURVES = (
 class TensorBoard:
     """Writes an event file, without tensorboard's writing thread: an error is raised where it happens.
 
-    A resumed run hides what lies beyond the step it continues from.
+    A resumed run makes TensorBoard hide the points beyond the step that it continues from.
     """
 
     def __init__(self, folder: Path, first_step: int) -> None:
@@ -40,7 +40,7 @@ class TensorBoard:
         return self
 
     def __exit__(self, *_: object) -> None:
-        with contextlib.suppress(OSError):  # of a full disk; it was said when a line could not be written
+        with contextlib.suppress(OSError):  # a full disk, which was reported when a line could not be written
             self._records.close()
 
     def write(self, line: dict[str, Any]) -> None:

@@ -32,7 +32,7 @@ class WeightsAndBiases:
             if online and not has_account():
                 raise ConnectionError("not logged in; see `wandb login`")
             self._run = self._init(identity)
-        except Exception as error:  # theirs: of the network, of the account, of their service
+        except Exception as error:  # wandb raises many kinds: of the network, of the account, of the service
             if not online:
                 raise
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0]

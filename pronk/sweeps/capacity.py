@@ -22,7 +22,7 @@ MEMORY = 2**30  # bytes that a member needs at least: a learner, an actor, and P
 
 @dataclass(frozen=True)
 class Capacity:
-    """Room for members."""
+    """Where members run, how many at a time, and with how many cores."""
 
     placement: Placement
     at_a_time: int
@@ -30,7 +30,7 @@ class Capacity:
     """Of each member, to divide a machine's cores among several; None: whatever its configuration says."""
 
     def config_for(self, config: Config) -> Config:
-        """Return a member's configuration for its place."""
+        """Return a member's configuration for where it runs, with its share of the cores."""
         config = config.replace({"cluster": {}})
         return config if self.cores is None else with_cores(config, self.cores)
 

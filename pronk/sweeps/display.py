@@ -133,6 +133,6 @@ def result_table(groups: Sequence[Result], metric: str) -> Table:
 
 
 def first_line(text: str) -> str:
-    """Return the line of a cause that says most: the last one of a traceback, else the first."""
+    """Return the most informative line of a cause: the last one of a traceback, else the first."""
     lines = text.strip().splitlines() or ["unknown cause"]
     return lines[-1] if "Traceback" in text else lines[0]

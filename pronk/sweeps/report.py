@@ -1,4 +1,4 @@
-"""What a sweep has shown: groups over seeds, sweep.json, a plot."""
+"""The results of a sweep: groups over seeds, sweep.json, a plot."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def write_report(folder: Path, records: Sequence[Record], **facts: Any) -> None:
 
 
 def announce_missing_plot(say: Callable[[str], None]) -> None:
-    """Say before any work that no curves will be drawn, if they cannot be."""
+    """Report, before any work is done, that no curves will be drawn if matplotlib is missing."""
     if importlib.util.find_spec("matplotlib") is None:
         say("there will be no plot.png, which needs the package matplotlib: pip install 'pronk[plot]'")
 

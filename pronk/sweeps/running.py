@@ -44,7 +44,7 @@ CONFIG = "config.yaml"
 
 @dataclass
 class Record:
-    """A member, and what has become of it."""
+    """A member and its present state."""
 
     member: Member
     path: Path
@@ -56,7 +56,7 @@ class Record:
     """Of the sweep's metric, the newest."""
     steps: int = 0
     from_steps: int = 0
-    """Those that were made in earlier rounds, if it trains in rounds."""
+    """Steps that were made in earlier rounds, if it trains in rounds."""
     seconds: float = 0.0
     """Of training, over all resumes."""
     began: float = 0.0
@@ -67,7 +67,7 @@ class Record:
     pruned: bool = False
     """Whether it was asked to end because it fell behind."""
     receiver: DirectoryReceiver | None = field(default=None, repr=False)
-    """Where another machine has the run directory."""
+    """Writes the copy of the run directory, if another machine has it."""
 
     @property
     def log(self) -> Path:
@@ -83,7 +83,7 @@ class Record:
         return 1.0 if self.state in ENDED else min(1.0, max(0.0, done))
 
     def look(self, metric: str) -> None:
-        """Read how far it is."""
+        """Read its progress and its newest value from the run directory."""
         last = json_lines.last(self.path / "metrics.jsonl") or {}
         self.steps, self.seconds = int(number(last.get("env_steps"))), float(number(last.get("wall_seconds")))
         if metric == "evaluation":
@@ -248,7 +248,7 @@ class SweepRun:
         self._tell(record.member.trial)
 
     def _tell(self, trial: int | None) -> None:
-        """Tell the search about a trial, if all its members have ended."""
+        """Report a trial to the search, if all its members have ended."""
         if trial is None or self._proposals is None or trial in self._concluded:
             return
         records = [record for record in self.records if record.member.trial == trial]
@@ -260,7 +260,7 @@ class SweepRun:
         self._proposals.conclude(trial, sum(values) / len(values) if values else None, pruned)
 
     def _prune(self) -> None:
-        """End trials early that the search has given up."""
+        """Stop the members of trials that the search has given up."""
         if self._proposals is None:
             return
         for trial in {record.member.trial for record in self._active} - {None}:
@@ -327,9 +327,9 @@ def time_left(records: Sequence[Record], at_a_time: int, expected: int) -> float
 
 
 def trust_in(record: Record) -> list[str]:
-    """Return the option that lets a member resume with code of its sweep, also where no account remembers it.
+    """Return the option that lets a member resume with its sweep's code where the account does not know that code.
 
-    Not if its directory names anything else: then `pronk train` asks whether the account knows it.
+    Without it, if the member's directory names any other code: then `pronk train` checks that this account knows it.
     """
     try:
         resumed = override(RunDirectory(record.path).load_config(), record.member.resumes_with)

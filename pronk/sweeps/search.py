@@ -78,7 +78,7 @@ class Search:
         settings = {key: suggest(trial, key, given) for key, given in self._sweep.options.search.items()}
         try:
             return self._sweep.of_trial(trial.number, settings)
-        except UserError:  # a combination that no end of a range showed: not the user's mistake, but of no use
+        except UserError:  # an invalid combination, which the check of each range alone could not find
             self.conclude(trial.number, None, False)
             return self.propose()
 

@@ -89,7 +89,7 @@ def run_sweep(
         folder: its directory; None makes a new one under runs/.
         resume: continue the sweep in `folder`.
         retry: also run failed members again.
-        display: from how many run at a time and how many there are to what shows them.
+        display: makes the display, from how many members run at a time and how many there are.
         say: gets warnings.
 
     Raises:
@@ -139,7 +139,7 @@ def run_sweep(
 
 
 def opened(sweep: Sweep, folder: Path, members: list[Member], retry: bool) -> tuple[Search | None, list[Record]]:
-    """Return what proposes members, if anything does, and what is known of all members so far."""
+    """Return the search, if there is one, and the records of all members so far."""
     proposals = search_for(sweep, folder, retry)
     records = restored(proposals.known() if proposals else members, folder, sweep.options.metric, retry)
     if proposals:
@@ -148,7 +148,7 @@ def opened(sweep: Sweep, folder: Path, members: list[Member], retry: bool) -> tu
 
 
 def search_for(sweep: Sweep, folder: Path, retry: bool) -> Search | None:
-    """Return what proposes the members, or None if they are known beforehand."""
+    """Return the search that proposes members, or None if they are known beforehand."""
     if not sweep.options.search:
         return None
     from pronk.sweeps.search import Search
@@ -157,7 +157,7 @@ def search_for(sweep: Sweep, folder: Path, retry: bool) -> Search | None:
 
 
 def reporter(sweep: Sweep, folder: Path, at_a_time: int) -> Callable[[list[Record], str], None]:
-    """Return the function that writes sweep.json, with the seconds since now."""
+    """Return the function that writes sweep.json, with the seconds since this call."""
     began = time.time()
 
     def write(records: list[Record], state: str) -> None:
@@ -222,7 +222,7 @@ def newest_sweep(name: str) -> Path:
 
 
 def restored(members: list[Member], folder: Path, metric: str, retry: bool) -> list[Record]:
-    """Return the members with what became of them in earlier sessions. Complete ones are not run again."""
+    """Return the members with their states from earlier sessions. Complete ones are not run again."""
     stored = {entry["name"]: entry for entry in read_json(folder / FILE).get("members", [])}
     return [restore(member, folder, stored.get(member.name, {}), metric, retry) for member in members]
 
@@ -242,7 +242,7 @@ def restore(member: Member, folder: Path, stored: dict[str, Any], metric: str, r
 
 
 def conclude_ended(proposals: Any, records: list[Record]) -> None:
-    """Tell a search about trials that ended just before the sweep was killed."""
+    """Report to a search the trials that ended just before the sweep was killed."""
     for trial in {record.member.trial for record in records}:
         ended = [record for record in records if record.member.trial == trial]
         if all(record.state in (*COMPLETE, "failed") for record in ended):

@@ -1,4 +1,4 @@
-"""Four methods and one exception are the whole distributed system. Unrolls go up, parameters come down."""
+"""The ports between actors and learner: four methods and one exception. Unrolls go up, parameters come down."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Closed(Exception):  # noqa: N818 - not an error: how everything stops
 
 
 class ParameterReader(Protocol):
-    """All that a process needs that plays but does not train, such as an evaluator."""
+    """What a process uses that plays but does not train, such as an evaluator."""
 
     def parameters(self) -> Parameters:
         """Return the newest parameters. Raises `Closed`."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from pronk.types import UserError
 
-COMPRESSIONS = ("none", "lz4", "zstd")  # a frame has the index
+COMPRESSIONS = ("none", "lz4", "zstd")  # a frame holds the index
 DTYPES = ("float32", "bfloat16", "float16")
 
 

@@ -1,8 +1,8 @@
-"""The gateway's door: closes connections of addresses that only cost time, and drops their new ones for a while.
+"""Rate limits of the gateway, per client address: closes connections that only cost time, and drops new ones.
 
 gRPC has no limit per address, and each call that it hands to Python costs more to refuse than to make. So an address
 has an allowance of calls that bring no unroll, and one of connections. Beyond it, its connections are closed, except
-those that play, and the kernel drops its new ones by a filter on the listening socket: for the gateway these cost
+those that play, and for a while the kernel drops new ones by a filter on the listening socket: these cost the gateway
 nothing (Linux; elsewhere connections are only closed).
 """
 
@@ -25,12 +25,13 @@ from urllib.parse import unquote
 from pronk.transport.frames import MAX_JSON_BYTES
 from pronk.transport.gateway_log import GatewayLog
 
-CALLS_AT_ONCE = 200.0  # without an unroll, that an address may make
+CALLS_AT_ONCE = 200.0  # that an address may make without sending an unroll
 ALLOWED_PER_SECOND = 10.0  # in the long run; the same for connections
-BLOCK_SECONDS = 5.0  # twice as long if it comes back as it went
+BLOCK_SECONDS = 5.0  # doubled each time the address has to be blocked again soon
 LONGEST_BLOCK_SECONDS = 40.0
-MOST_RECEIVED = 4 * MAX_JSON_BYTES  # between two looks, over a connection that does not play; one that sends a single
-# message that is too large is told so instead
+# Bytes between two checks, over a connection that does not play. More than MAX_JSON_BYTES, so that a client that sends
+# a single message that is too large gets the reason instead.
+MOST_RECEIVED = 4 * MAX_JSON_BYTES
 MOST_BLOCKED = 256  # addresses at a time; the kernel's filter is as long as this list
 MOST_COUNTED = 10_000  # addresses whose allowance is remembered
 LISTED = next((folder for folder in ("/proc/self/fd", "/dev/fd") if os.path.isdir(folder)), None)
@@ -47,14 +48,14 @@ BYTES_RECEIVED = struct.Struct("=128xQ")  # in Linux's struct tcp_info
 
 
 class Allowances:
-    """What each address may still do: `at_once`, and a little more every second."""
+    """What each address may still do: `at_once`, and ALLOWED_PER_SECOND more every second (a token bucket)."""
 
     def __init__(self, at_once: float) -> None:
         self._at_once = at_once
-        self._left: dict[Address, tuple[float, float]] = {}  # and when
+        self._left: dict[Address, tuple[float, float]] = {}  # what was left, and when
 
     def charge(self, address: Address, count: float) -> bool:
-        """Return whether it was allowed."""
+        """Take `count` off the allowance of an address. Return whether it had as much."""
         now = time.monotonic()
         left, since = self._left.pop(address, (self._at_once, now))
         if len(self._left) >= MOST_COUNTED:
@@ -78,9 +79,9 @@ class Door:
         self._blocked: dict[Address, float] = {}  # until when
         self._last_blocks: dict[Address, tuple[float, float]] = {}  # seconds, and until when
         self._other_descriptors = 0
-        self._idle: set[str] = set()  # at the last look
-        self._received: dict[str, int] = {}  # bytes, over connections that did not play at the last look
-        self._connected = 0  # as of the last look
+        self._idle: set[str] = set()  # callers without a call, at the last check
+        self._received: dict[str, int] = {}  # bytes, over connections that did not play at the last check
+        self._connected = 0  # connections that gRPC had logged, at the last check
 
     def opened(self, caller: str) -> bool:
         """Note a new call; return whether it may be served. `caller` is gRPC's `kind:host:port`."""
@@ -88,7 +89,7 @@ class Door:
         return address_of(caller) not in self._blocked
 
     def closed(self, caller: str, useful: bool) -> None:
-        """Note the end of a call. One that was of no use is taken off its address' allowance."""
+        """Note the end of a call. One that was not useful is taken off the allowance of its address."""
         self._calls[caller] -= 1
         if not self._calls[caller]:
             del self._calls[caller]
@@ -99,7 +100,7 @@ class Door:
             self._block({address}, "too many calls without an unroll")
 
     def look(self) -> None:
-        """Lift blocks that are over, and look for connections that only cost time. Call it several times a second."""
+        """Lift blocks that are over, and check for connections that only cost time. Call it several times a second."""
         now = time.monotonic()
         over = [address for address, until in self._blocked.items() if until <= now]
         for address in over:
@@ -128,7 +129,11 @@ class Door:
         self._block({address_of(caller) for caller in floods}, "too much data from who does not play")
 
     def _who_connects_too_often(self, new: set[str]) -> set[Address]:
-        """gRPC tells how many connected, not who: those that are here stand for the others, which are gone already."""
+        """Return the addresses with too many new connections.
+
+        gRPC logs how many connections there were, but not from where, and many are gone already. So each new one that
+        is still open is charged for its share of all of them.
+        """
         connected, self._connected = self._log.connected - self._connected, self._log.connected
         each = max(1.0, connected / max(1, len(new)))
         counts = Counter(address_of(caller) for caller in new)
@@ -221,7 +226,7 @@ def filter_against(addresses: Iterable[Address]) -> list[tuple[int, int, int, in
 def sockets(port: int) -> Iterator[socket.socket]:
     """Yield a duplicate of each TCP socket of this process that is bound to the port; it is closed afterwards."""
     for name in os.listdir(LISTED) if LISTED else ():
-        # gRPC may close the descriptor at any time. What is looked at is the duplicate, so it stays one socket.
+        # gRPC may close the descriptor at any time, and its number may be reused. A duplicate stays the same socket.
         with contextlib.suppress(OSError), contextlib.ExitStack() as opened:
             if not stat.S_ISSOCK(os.fstat(int(name)).st_mode):
                 continue
@@ -253,7 +258,7 @@ def caller_name(host: str, port: int) -> str:
 
 
 def bytes_received(one: socket.socket) -> int:
-    """Return how many bytes have come over a connection, where the system tells (Linux), else 0."""
+    """Return how many bytes have come over a connection; 0 where the system does not count them (not Linux)."""
     if sys.platform != "linux":
         return 0
     information = one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, BYTES_RECEIVED.size)

@@ -32,8 +32,8 @@ from pronk.transport.shared_memory import FINISHED, RECORD, Ticket, receive
 from pronk.transport.validation import Magnitudes
 from pronk.types import Parameters
 
-LOOK_SECONDS = 0.25  # between two looks at the connections
-LOOKING = 0.05  # of the time at most: with thousands of connections a look takes long
+LOOK_SECONDS = 0.25  # between two checks of the connections
+LOOKING = 0.05  # share of the time that checks may take: with thousands of connections one takes long
 STOP_SECONDS = 2.0  # for actors to receive STOP at the end of the run
 UNROLLS_AT_ONCE = 8  # before other streams get their turn
 MOST_READERS = 64  # clients that only read parameters
@@ -47,18 +47,18 @@ class Gateway:
         self.slots = Slots(map_memory(ticket.unrolls), rules.layout)
         self._exchange = ParameterExchange(map_memory(ticket.parameters), rules.parameters_nbytes)
         self._learner = socket.socket(fileno=ticket.socket)
-        self._free = ticket.free  # last in, first out: touches as little memory as possible
+        self._free = ticket.free  # last in, first out, so that as little memory as possible is touched
         self.magnitudes = Magnitudes()
         self._owners: dict[int, Session] = {}
         self._queue: list[asyncio.Future[int]] = []  # sessions that wait for a slot
         self._sessions: set[Session] = set()
-        self._admitted = 0  # actors, over all
+        self._admitted = 0  # actors so far
         self._indexes = list(range(rules.first_index, rules.first_index + rules.max_actors))
         self._lives: dict[int, int] = {}
         self._frame: tuple[Parameters | None, bytes] = (None, b"")
         self._paced: deque[asyncio.Future[None]] = deque()
         self._over = asyncio.Event()
-        self._door: Door  # as soon as the port is known
+        self._door: Door  # set as soon as the port is known
         self.finished = False  # whether the run has ended, so that actors need not wait for a restart
 
     async def serve(self, address: str, own_address: str | None = None) -> None:
@@ -148,9 +148,10 @@ class Gateway:
         return index, self.rules.life * 1_000_000 + life
 
     def _idle_place(self) -> Session | None:
-        """Return who has a place and does not play: the one that came first, of the address with most of these.
+        """Return a session that has a number but does not play: the oldest one, of the address with most of these.
 
-        So a caller who only says HELLO, a thousand times, takes the places of his own calls, and not of others'.
+        So a client that sends HELLO a thousand times, and nothing more, takes the numbers of its own calls, not of
+        other addresses.
         """
         idle = [one for one in self._sessions if one.index >= self.rules.first_index and not one.playing]
         by_address = Counter(one.peer for one in idle)
@@ -189,7 +190,7 @@ class Gateway:
         return self._exchange.version
 
     def parameters_frame(self, version: int) -> bytes | None:
-        """Return the newest parameters as a frame, encoded once for all actors; None if `version` is the newest."""
+        """Return the newest parameters as a frame, encoded once for all actors; None if they are of this `version`."""
         parameters = self._exchange.read()
         if parameters.version == version:
             return None
@@ -208,7 +209,7 @@ class Gateway:
         try:
             return await waiter
         except asyncio.CancelledError:
-            if waiter.done() and not waiter.cancelled():  # a slot came just before
+            if waiter.done() and not waiter.cancelled():  # a slot was assigned just before: it must not be lost
                 self.give_back(waiter.result())
             raise
 

@@ -14,7 +14,7 @@ class GatewayLog:
 
     def __init__(self, put: Callable[[str], None]) -> None:
         self._put = put
-        self.connected = 0  # connections that gRPC's own log has told of
+        self.connected = 0  # connections that gRPC's own log has mentioned
         self._seen: dict[tuple[str, str], int] = {}
         self._first: dict[tuple[str, str], str] = {}
 

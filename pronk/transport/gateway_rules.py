@@ -37,9 +37,9 @@ class Rules:
     keepalive_seconds: float
     credentials: Credentials
     inner_token: str
-    """Of the learner's own actors, which choose their number themselves."""
+    """Token of the learner's own actors, which bring their number with them."""
     open: bool = True
-    """Whether other actors than the learner's own may join."""
+    """Whether actors other than the learner's own may join."""
 
 
 def bind(server: Any, address: str, credentials: Credentials) -> int:

@@ -39,7 +39,7 @@ from pronk.types import Parameters, Unroll, UserError
 
 WELCOME_SECONDS = 20.0  # for the learner to reply to HELLO
 LEAVE_SECONDS = 1.0  # for LEAVE to arrive
-QUIET_SECONDS = 60.0  # without credit, before that is mentioned
+QUIET_SECONDS = 60.0  # without credit, before `on_quiet` is called
 READS = {"reads": True}  # in the HELLO of a client that only reads parameters
 
 
@@ -48,7 +48,7 @@ class LearnerUnavailable(Exception):  # noqa: N818 - not an error: the actor tri
 
 
 class Connection:
-    """One stream. A thread reads it and wakes those who wait for a frame."""
+    """One stream. A thread reads it, and wakes callers that wait for a frame."""
 
     def __init__(
         self, address: str, credentials: Credentials, keepalive_seconds: float, hello: dict[str, Any] | None = None
@@ -156,12 +156,12 @@ class Connection:
         self._answers.put(None)
 
     def reason(self) -> LearnerUnavailable | UserError:
-        """Return why it ended: a UserError if trying again is no use."""
+        """Return why it ended: a UserError if trying again would not help."""
         return (UserError if self._mistake else LearnerUnavailable)(self._ended or "the connection was closed")
 
 
 class GrpcReader:
-    """See `ParameterReader`. The connection is one that said READS in its HELLO, or an actor's."""
+    """See `ParameterReader`. The connection is an actor's, or one whose HELLO has READS."""
 
     def __init__(self, connection: Connection, parameters_nbytes: int) -> None:
         """`parameters_nbytes` is the size of the network's block here; WELCOME has the learner's."""
@@ -218,8 +218,8 @@ class GrpcActorPort(GrpcReader):
         if self.connection.ended:
             raise Closed
         message = self._pack()
-        # Requested before the unroll is sent, parameters come down while it goes up. But without credit for the next
-        # unroll the actor has to wait, and there will be newer parameters after that.
+        # If parameters are requested before the unroll is sent, they come down while it goes up. But without credit for
+        # the next unroll the actor has to wait first, and there will be newer parameters after that.
         if self._ahead and self.connection.limit > self._number + 1:
             self._pull()
         self.connection.send(message)
@@ -254,7 +254,7 @@ def make_channel(address: str, credentials: Credentials, keepalive_seconds: floa
 
 
 def describe_failure(details: str) -> str:
-    """Return gRPC's description of a failure in words that say what to do."""
+    """Translate gRPC's description of a failure into words that tell what to do."""
     details = details.rpartition("last error: ")[2]
     if "handshake failed" in details.lower():
         for sign, meaning in {

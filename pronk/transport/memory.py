@@ -1,4 +1,4 @@
-"""Shared memory without a name: it is freed when the last process that maps it ends, however that ends."""
+"""Shared memory without a name: the kernel frees it when the last process that maps it has ended in any way."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class ParameterExchange:
             flips = int(self._flips[0])
             version = int(self._versions[flips % 2])
             fence()
-            if int(self._flips[0]) == flips:  # else the writer may have gone round, and begun to write a newer one
+            if int(self._flips[0]) == flips:  # else the writer may be overwriting this entry already
                 return version
 
 

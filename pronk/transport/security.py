@@ -76,7 +76,7 @@ def actor_credentials(
     insecure: bool = False,
     server_name: str | None = None,
 ) -> Credentials:
-    """Return an actor's credentials. To another machine TLS is on by default: else the token would be sent in clear."""
+    """Return an actor's credentials. TLS is the default to other machines, so that no token travels in clear text."""
     host, port = split_address(address)
     if port == 0:
         raise UserError(f"{address}: a port is required; `pronk learner` prints it when it listens")

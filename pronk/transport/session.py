@@ -51,9 +51,9 @@ class Session:
         self._gateway, self._context, self.caller, self._own = gateway, context, caller, own
         self.peer = caller.rpartition(":")[0]  # without the port
         self.index, self.name, self.playing = -1, self.peer, False
-        self.number = 0  # how many were admitted before, and itself
+        self.number = 0  # in the order of admission, from 1
         self.reads = False  # whether it only reads parameters
-        self.removed: str | None = None  # what its unroll held that cannot be true
+        self.removed: str | None = None  # the impossible value in its unroll, if it was removed for that
         self._due = 0  # number of its next unroll
         self._limit = self._sent_limit = 0  # unrolls it may send in all, and the last limit that it was sent
         self._asked: int | None = None  # version that it has, if it asked for a newer one
@@ -105,7 +105,7 @@ class Session:
         return self._failure
 
     async def _handshake(self) -> None:
-        """HELLO -> WELCOME, then READY unless it only reads."""
+        """Receive HELLO, send WELCOME, then wait for READY unless the client only reads."""
         gateway, rules = self._gateway, self._gateway.rules
         hello = unpack_json(await self._read(), Kind.HELLO)
         if hello.get("protocol") != PROTOCOL:
@@ -181,7 +181,7 @@ class Session:
         gateway.deliver(slot, self)
 
     def give_up_place(self) -> int:
-        """End the stream of an actor that has said HELLO and does not play; return its number, which is free now."""
+        """End the stream of an actor that has sent HELLO but does not play; return its number, which is free now."""
         assert self._task is not None
         index, self.index = self.index, -1
         self._refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, "another actor came for its place before it was ready")
@@ -200,7 +200,7 @@ class Session:
         self._wake.set()
 
     def _set_deadline(self) -> None:
-        """An actor with credit must send an unroll in time; one without, or a reader, may wait for ever."""
+        """Restart the time limit for the next unroll. Without credit, and for a reader, there is no limit."""
         if self._due < self._limit:
             seconds = self._gateway.rules.timeout_seconds
             self._due_within(seconds, f"no unroll for {seconds:g} s (actors.timeout_seconds)")

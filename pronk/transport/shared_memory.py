@@ -44,7 +44,7 @@ class Ticket:
     parameters: int
     socket: int
     busy: list[int]
-    """Slots that are not free yet. Not sent over the socket, whose buffer has no room for the many of a gateway."""
+    """Slots that are not free yet. Not sent over the socket, whose buffer is too small for the many of a gateway."""
 
     @property
     def descriptors(self) -> list[int]:
@@ -128,7 +128,7 @@ class SharedMemoryTransport:
         The gateway has the number after the last actor's.
         """
         link = self._links[actor]
-        self._receive(0.0)  # what the last process of this actor sent before it died is complete
+        self._receive(0.0)  # take what the last process of this actor sent before it died: these slots are complete
         self._disconnect(link)
         ours, theirs = socket.socketpair()
         link.socket = ours
@@ -147,7 +147,7 @@ class SharedMemoryTransport:
 
     @contextlib.contextmanager
     def unrolls(self, count: int) -> Iterator[list[Unroll]]:
-        """See `LearnerPort`. Calls `while_waiting` meanwhile."""
+        """See `LearnerPort`. Calls `while_waiting` while it waits."""
         self._receive(0.0)
         began = time.monotonic()
         while len(self._filled) < count:
@@ -206,7 +206,7 @@ class SharedMemoryTransport:
     def _release(self, link: SlotLink, slot: int, tally: ActorTally) -> None:
         link.busy.discard(slot)
         if tally.busy == self._slots:
-            tally.delivered_at = time.monotonic()  # it could not have sent anything before
+            tally.delivered_at = time.monotonic()  # all its slots were filled, so it could not send until now
         tally.busy -= 1
         if link.socket is not None:
             with contextlib.suppress(OSError):  # it has just died; the next `_receive` notices

@@ -10,8 +10,8 @@ from pronk.types import ArraySpec, Tree, Unroll, leaves
 
 MAY_BE_NAN = ("episode_return",)  # NaN: no episode ended at this step
 LARGEST = 1e12  # its square, and the sum of a batch of these, are still finite in float32
-ORDINARY = 1e6  # as large as this is nothing unusual, whatever the others send
-FACTOR = 1e4  # times the largest value of the others: the largest that is believed
+ORDINARY = 1e6  # values up to this are always accepted, whatever the others send
+FACTOR = 1e4  # times the largest value of the others: the largest that is accepted
 
 
 class InvalidUnroll(Exception):  # noqa: N818 - not an error of this process
@@ -43,15 +43,15 @@ def validate_unroll(unroll: Unroll, specs: Tree, newest: int) -> None:
 class Magnitudes:
     """The largest rewards, returns, observations and states that each actor has sent.
 
-    One finite value of 1e18 makes a loss infinite. So an actor is not believed a value that is far beyond those of all
-    other actors, and nobody is believed one beyond LARGEST.
+    One finite value of 1e18 makes a loss infinite. So a value that is far beyond those of all other actors is refused,
+    and so is any value beyond LARGEST.
     """
 
     def __init__(self) -> None:
         self._largest: dict[int, dict[str, float]] = {}  # by actor, then by field
 
     def check(self, unroll: Unroll, actor: int) -> None:
-        """Raise `InvalidUnroll` for a value that is out of all proportion; otherwise remember the largest ones."""
+        """Raise `InvalidUnroll` for a value that is far too large; otherwise remember the largest ones."""
         seen = {name: largest_of(array) for name, array in leaves(unroll._asdict()) if name.startswith(COMPARED)}
         others = [largest for one, largest in self._largest.items() if one != actor]
         for name, value in seen.items():

@@ -1,4 +1,4 @@
-"""An agent at play: `watch` plays it, `film` and `window` show it."""
+"""Shows a trained agent playing: `watch` plays, `film` and `window` show it."""
 
 from pronk.watching.watch import Scene, film_final, watch
 

@@ -57,7 +57,7 @@ class View:
 
 
 def score_text(value: float) -> str:
-    """Whole numbers without decimals, others with two, or as many as show two digits that count."""
+    """Format a score: integers without decimals, others with two, or more if that shows fewer than two digits."""
     return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.{max(2, decimals(abs(value)))}f}"
 
 
@@ -184,7 +184,7 @@ def can_mp4() -> bool:
 
 
 class Gif:
-    """All pictures with one palette, so that only what moves takes room.
+    """A GIF whose pictures share one palette, so that only what moves takes room.
 
     The palette has the colours of the first pictures, and some of all kinds for what comes later.
     """
@@ -202,7 +202,7 @@ class Gif:
         return self
 
     def write(self, picture: Image) -> None:
-        """Keep every so many, and the last."""
+        """Keep every n-th picture, so that there are at most GIF_FPS per second, and the last."""
         self._skipped = picture
         if self._count % self._every == 0:
             self._keep(picture)
@@ -243,7 +243,7 @@ class Gif:
 
 
 def palette_of(pictures: list[Image]) -> Image:
-    """128 colours of these pictures and 125 spread over all there are."""
+    """Return a palette with 128 colours of these pictures, and 125 that are spread over all colours."""
     from PIL import Image
 
     width, height = pictures[0].size
@@ -259,7 +259,7 @@ def palette_of(pictures: list[Image]) -> Image:
 
 
 class Mp4:
-    """H.264, which every browser plays."""
+    """An MP4 in H.264, which every browser plays."""
 
     def __init__(self, path: Path, fps: float) -> None:
         self._path, self._fps = path, Fraction(fps).limit_denominator(1000)

@@ -1,6 +1,6 @@
 """What the filmer process runs; `evaluation/filmer.py` starts it.
 
-It films an episode with each checkpoint that it is sent. A clip appears in one step when it is complete, so the process
+It films an episode with each checkpoint that it is sent. A clip gets its name only when it is complete, so the process
 may be killed at any instant.
 """
 
@@ -14,8 +14,8 @@ from pronk.processes.channel import Channel
 from pronk.processes.messages import Alive, ClipFilmed, FilmClip
 from pronk.processes.priority import lower_priority
 
-NICENESS = 5  # of 19: about a quarter of a core where training keeps all of them busy; a clip takes seconds of it
-ALIVE_SECONDS = 1.0  # between signs of life while it films
+NICENESS = 5  # of 19: about a quarter of a core where training keeps all of them busy; a clip takes a few seconds
+ALIVE_SECONDS = 1.0  # between heartbeats while it films
 
 
 def main(job: dict[str, Any], channel: Channel) -> None:

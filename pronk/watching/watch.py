@@ -1,4 +1,4 @@
-"""The agent playing, to be seen: in a window, as a film, or step by step as text."""
+"""Shows the agent playing: in a window, as a film, or step by step as text."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def playing_checkpoint(
     seed: int = 1,
     task: str | None = None,
 ) -> Iterator[tuple[Iterator[Scene], Filmed]]:
-    """Likewise with the content of a checkpoint."""
+    """As `playing`, with the content of a checkpoint."""
     import torch
 
     from pronk.evaluation.playing import restored_policy
@@ -232,7 +232,7 @@ def trace(scenes: Iterator[Scene], filmed: Filmed, say: Say) -> None:
 
 
 def digest(observation: Tree, before: Tree | None = None) -> str:
-    """Return few numbers as they are; of many, such as a picture, which part of them the last step has changed."""
+    """Return an observation as text: few numbers as they are; of many, the shape and the share that has changed."""
     parts = []
     earlier = dict(leaves(before)) if before is not None else {}
     for name, array in leaves(observation):
@@ -253,7 +253,7 @@ def numbers(array: Array) -> str:
 
 
 def film_final(run: Path, say: Say, tasks: int = 1) -> Path | None:
-    """Film an episode of each task into the run's directory, of nine at most. A failure is reported, not raised."""
+    """Film an episode of each task, of at most nine, into the run's directory. A failure is reported, not raised."""
     from pronk.evaluation.playing import checkpoint_of, config_to_play
     from pronk.runs.directory import find_run
 
@@ -278,8 +278,8 @@ def film_checkpoint(
 ) -> Path:
     """Film an episode of each task with the content of a checkpoint, and return the clip: FOLDER/NAME.mp4 or .gif.
 
-    A picture from its second half is kept beside a film that would else be black until it is played. Raises UserError
-    where the environment draws no pictures.
+    A picture from its second half is kept beside an MP4, because browsers show black until it is played. Raises
+    UserError where the environment draws no pictures.
     """
     count = min(tasks or len(config.env.each_task), MOST_VIEWS)
     folder.mkdir(exist_ok=True)

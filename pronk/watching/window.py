@@ -28,7 +28,7 @@ def has_screen() -> bool:
 
 
 def draw_without_screen() -> None:
-    """Environments that draw with pygame look for a screen even if they only draw into memory, and complain."""
+    """Let pygame do without a screen if there is none: it looks for one even when it only draws into memory."""
     if not has_screen():
         os.environ["SDL_VIDEODRIVER"] = "dummy"
 

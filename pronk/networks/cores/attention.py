@@ -33,7 +33,7 @@ class AttentionCore(Core):
         self._query = nn.Linear(self.size, self.size)
         self._key_value = nn.Linear(self.size, 2 * self.size)
         self._joined = nn.Linear(self.size, self.size)
-        # By age in steps: without it, the order of what is remembered would not show.
+        # A bias by age in steps: without it, attention would not know the order of what is remembered.
         self._age = nn.Parameter(torch.zeros(self._heads, self._window))
         self._mlp = nn.Sequential(
             nn.LayerNorm(self.size),

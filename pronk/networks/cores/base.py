@@ -1,4 +1,4 @@
-"""What every core looks like: features [T, B, F] -> features [T, B, G], with a memory that is reset at each `first`."""
+"""The interface of a core: features [T, B, F] -> features [T, B, G], with a memory that is reset at each `first`."""
 
 from __future__ import annotations
 

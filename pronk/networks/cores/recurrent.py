@@ -51,7 +51,10 @@ class RecurrentCore(Core):
 
     @staticmethod
     def _goes_step_by_step(features: Tensor) -> bool:
-        """Acting is one step. A graph may not depend on where episodes open; autocast does not know the operators."""
+        """Return whether fused operators cannot be used, or gain nothing.
+
+        Acting is one step. A graph may not depend on where episodes open. Autocast does not know the operators.
+        """
         is_graph = torch.compiler.is_compiling() or torch.jit.is_tracing()
         return is_graph or len(features) == 1 or torch.is_autocast_enabled(features.device.type)
 
