@@ -68,9 +68,7 @@ def test_slow_environments_are_fewer_and_their_unrolls_shorter():
     assert decided(Config().replace({"actors.envs": 64}), slow).actors.envs == 64
 
 
-@pytest.mark.parametrize(
-    ("limit", "discount"), [(0, 0.99), (500, 0.99), (100, 0.99), (50, 0.98), (25, 0.96), (1, 0.9)]
-)
+@pytest.mark.parametrize(("limit", "discount"), [(0, 0.99), (500, 0.99), (100, 0.99), (50, 0.98), (25, 0.96), (1, 0.9)])
 def test_the_horizon_is_no_longer_than_a_time_limit(limit, discount):
     spec = dataclasses.replace(VECTOR, time_limit=limit)
     config = decided(Config(), spec)
