@@ -42,7 +42,7 @@ def solved_cartpole() -> None:
     console.print("[bold]$ pronk train cartpole[/]")
     console.print(recorder.picture)
     pronk.cli.train.out = console
-    pronk.cli.train.show_summary({**summary, "run": "runs/cartpole"})
+    pronk.cli.train.show_summary({**summary, "run": "runs/cartpole"}, "pronk train runs/cartpole --resume")
     console.save_svg(str(PICTURES / "cartpole.svg"), title="pronk")
 
 

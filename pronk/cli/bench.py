@@ -12,10 +12,12 @@ from rich.table import Column, Table
 
 from pronk.cli.shell import Overrides, Source, Trust, app, out, warn
 from pronk.config import load_config, preset_names
+from pronk.config.machine import busy_cores
 from pronk.runs.reading import find_run_path, is_locked, is_run
 from pronk.types import UserError
 
-QUIET_LOAD = 0.5  # per core, over the last minute: more means other work, which makes the figures too low
+QUIET = 0.1  # of the cores busy: more means other work, which makes the figures too low
+LOOK_SECONDS = 1.0
 
 
 @app.command()
@@ -40,7 +42,7 @@ def bench(
     makes the figures too low, there is a warning.
     """
     if not seconds >= 1:
-        raise UserError(f"--seconds: {seconds:g} does not fit: at least 1")
+        raise UserError(f"--seconds must be at least 1, got {seconds:g}")
     run = run_to_measure(source, overrides)
     config = load_config(run / "config.yaml" if run else source, overrides)
     if run:
@@ -82,14 +84,14 @@ def table_of(figures: dict[str, Any], source: str) -> Table:
 
 
 def other_load() -> dict[str, Any]:
-    """Return the load average before the measurement, and whether it is so high that the figures will be too low.
+    """Return how many cores have other work before the measurement, and whether the figures will be too low for that.
 
     Also warns in that case.
     """
-    load, cores = os.getloadavg()[0], os.cpu_count() or 1
-    busy = load > QUIET_LOAD * cores
+    load, cores = busy_cores(LOOK_SECONDS), os.cpu_count() or 1
+    busy = load > QUIET * cores
     if busy:
-        what = f"load average {load:.1f} on {cores} core{'s' if cores > 1 else ''}"
+        what = f"{load:.1f} of {cores} core{'s' if cores > 1 else ''} busy"
         warn(f"this machine is not quiet ({what}): the figures will be too low")
     return {"load": round(load, 2), "busy": busy}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 
@@ -19,6 +20,27 @@ def available_cores() -> int:
 def memory_bytes() -> int:
     """Return the memory of this machine."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def busy_cores(seconds: float) -> float:
+    """Return how many cores were busy on average over the next `seconds`, during which this process does nothing.
+
+    The load average, which is returned where the kernel has no /proc/stat, still counts what ended a minute ago.
+    """
+    try:
+        before = core_times()
+        time.sleep(seconds)
+        busy, total = (after - then for after, then in zip(core_times(), before, strict=True))
+    except (OSError, ValueError):
+        return os.getloadavg()[0]
+    return (os.cpu_count() or 1) * busy / max(1, total)
+
+
+def core_times() -> tuple[int, int]:
+    """Return for how long this machine's cores have been busy, and for how long they have been there, in ticks."""
+    times = [int(text) for text in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+    idle = times[3] + times[4]  # and waiting for a disk
+    return sum(times) - idle, sum(times)
 
 
 def has_gpu() -> bool:

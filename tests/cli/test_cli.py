@@ -208,16 +208,16 @@ def test_a_run_is_measured_as_it_is_and_keeps_the_figures(cli, monkeypatch):
 @pytest.mark.parametrize(
     ("load", "cores", "told"),
     [
-        (1.0, 2, ""),
-        (1.1, 2, "this machine is not quiet (load average 1.1 on 2 cores): the figures will be too low\n"),
-        (0.6, 1, "this machine is not quiet (load average 0.6 on 1 core): the figures will be too low\n"),
-        (20.0, None, "this machine is not quiet (load average 20.0 on 1 core): the figures will be too low\n"),
+        (0.2, 2, ""),
+        (1.1, 2, "this machine is not quiet (1.1 of 2 cores busy): the figures will be too low\n"),
+        (0.6, 1, "this machine is not quiet (0.6 of 1 core busy): the figures will be too low\n"),
+        (0.9, None, "this machine is not quiet (0.9 of 1 core busy): the figures will be too low\n"),
     ],
 )
 def test_a_machine_with_other_work_is_said_beside_the_figures(cli, monkeypatch, load, cores, told):
     figures = {"trained": 1.0}
     monkeypatch.setattr("pronk.bench.measure", lambda config, seconds, say, rounds: say("a word") or figures)
-    monkeypatch.setattr(os, "getloadavg", lambda: (load, 0.0, 0.0))
+    monkeypatch.setattr("pronk.cli.bench.busy_cores", lambda seconds: load)
     monkeypatch.setattr(os, "cpu_count", lambda: cores)
     code, out, err = cli("bench", "catch", "--json")
     assert (code, json.loads(out), err) == (0, figures | {"load": load, "busy": bool(told)}, told + "a word\n")

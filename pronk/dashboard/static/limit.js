@@ -37,7 +37,7 @@ export function limitWords(run) {
   const { env, inference, learner, cores, limit, load, busy } = run.limit;
   const alone = [env, inference, learner].every(Number.isFinite) ? ` (alone on one core: environments ${short(env)}, policy ${short(inference)}, learner ${short(learner)})` : "";
   const from = run.limit.run === run.name ? "" : `, measured for ${run.limit.run}, which does the same work`;
-  const how = busy ? ` It was measured while the machine had other work${Number.isFinite(load) ? ` (load ${short(load)})` : ""}, so it is too low.` : "";
+  const how = busy ? ` It was measured while the machine had other work${Number.isFinite(load) ? ` (${short(load)} cores busy)` : ""}, so it is too low.` : "";
   return [` The limit of ${cores ?? "all"} cores is ${whole(limit)} steps/s${alone}${from}.${how}`];
 }
 
