@@ -25,14 +25,14 @@ TOLERANCE = 0.1  # by how much the number of environments may differ, so that ba
 
 # Keys of XingTian's files that have no counterpart in Pronk, and why.
 NO_COUNTERPART = {
-    "alg_para.alg_config.train_per_checkpoint": "actors always play with the newest weights",
+    "alg_para.alg_config.train_per_checkpoint": "every update is published; actors.sync_every sets how often actors fetch it",
     "alg_para.alg_config.save_model": "checkpoints are always saved; see the section `checkpoint`",
     "alg_para.alg_config.save_interval": "checkpoints go by time: checkpoint.every_seconds",
-    "alg_para.alg_config.learning_starts": "there is no replay to fill",
+    "alg_para.alg_config.learning_starts": "replay begins with the first batch: replay.size",
     "alg_para.alg_config.process_num": "learners.count sets how many learn",
     "alg_para.alg_config.only_save_best_model": "the last few and the best are kept: checkpoint.keep",
     "agent_para.agent_name": "one actor serves all environments",
-    "agent_para.agent_config.sync_model_interval": "actors fetch the newest weights before every unroll",
+    "agent_para.agent_config.sync_model_interval": "it counts updates; actors.sync_every counts unrolls",
     "agent_para.agent_config.complete_episode": "a run ends by steps, time or return: run.total_steps, "
     "run.total_seconds, run.stop_return",
     "model_para.actor.state_dim": "the environment defines it",
@@ -46,7 +46,7 @@ NO_COUNTERPART = {
     "speedup": "processes are not pinned to cores; learner.threads and actors.count share them out",
     "start_core": "processes are not pinned to cores",
     "plasma_size": "unrolls travel through memory whose size follows from the configuration",
-    "node_config": "`pronk learner` on one machine and `pronk actor` on the others instead",
+    "node_config": "`pronk launch` with a list of hosts instead, or `pronk learner` and `pronk actor`",
     "test_node_config": "the evaluator runs beside the learner: evaluation.enabled=true",
     "remote_env": "the other machines' own shells set it",
     "benchmark.id": "a run is named by its directory",
