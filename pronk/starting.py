@@ -234,10 +234,12 @@ def train_as_participant(rendezvous: Rendezvous, say: Say) -> dict[str, Any]:
             resolved = resolve(config, rendezvous)
             check_resolved(resolved)
             check_inference(resolved)
+            check_teams(resolved, spec)
             run = RunDirectory(Path(welcome.run))
             run.logs /= f"learner-{rendezvous.rank:03d}"
             run.logs.mkdir(parents=True, exist_ok=True)
             learner = learner_for(resolved, spec, rendezvous)
+            refuse_more_than_memory(resolved, learner, rendezvous.count_here)
             replay_memory(resolved, learner, rendezvous.count_here)
             return raise_if_interrupted(Training(resolved, config, run, learner, False, group.say, group).go(None))
     except GroupEnded as end:  # before training began

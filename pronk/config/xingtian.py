@@ -25,7 +25,7 @@ TOLERANCE = 0.1  # by how much the number of environments may differ, so that ba
 
 # Keys of XingTian's files that have no counterpart in Pronk, and why.
 NO_COUNTERPART = {
-    "alg_para.alg_config.train_per_checkpoint": "every update is published; actors.sync_every sets how often actors fetch it",
+    "alg_para.alg_config.train_per_checkpoint": "actors.sync_every sets how often actors fetch new weights",
     "alg_para.alg_config.save_model": "checkpoints are always saved; see the section `checkpoint`",
     "alg_para.alg_config.save_interval": "checkpoints go by time: checkpoint.every_seconds",
     "alg_para.alg_config.learning_starts": "replay begins with the first batch: replay.size",

@@ -9,6 +9,10 @@ from typing import Protocol
 from pronk.types import Parameters, Unroll
 
 
+WhileWaiting = Callable[[], None]
+"""Called repeatedly while the learner waits for unrolls, to watch its actors or, in one process, to advance one."""
+
+
 class Closed(Exception):  # noqa: N818 - not an error: how everything stops
     """The other side is gone."""
 
@@ -49,7 +53,3 @@ class LearnerPort(Protocol):
     """Called again and again when `unrolls` has waited for longer than a second."""
     room: int
     """Slots of all actors that play: the most that `waiting` can be."""
-
-
-WhileWaiting = Callable[[], None]
-"""Called repeatedly while the learner waits for unrolls, to watch its actors or, in one process, to advance one."""
