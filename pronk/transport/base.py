@@ -8,7 +8,6 @@ from typing import Protocol
 
 from pronk.types import Parameters, Unroll
 
-
 WhileWaiting = Callable[[], None]
 """Called repeatedly while the learner waits for unrolls, to watch its actors or, in one process, to advance one."""
 
