@@ -144,3 +144,14 @@ def test_attention_against_a_loop_over_steps():
 @pytest.mark.parametrize(("size", "heads"), [(256, 4), (64, 4), (48, 3), (32, 2), (6, 1), (17, 1)])
 def test_heads_divide_the_size(size, heads):
     assert heads_for(size) == heads
+
+
+@pytest.mark.parametrize("name", ["lstm", "gru"])
+def test_a_core_starts_with_orthogonal_gates_and_only_an_lstm_remembers_at_first(name):
+    cell = make_core(6, NetworkConfig(core=name, core_size=8))._cell
+    for gate in (*cell.weight_hh.split(8), *cell.weight_ih.split(8)):
+        columns = gate.T @ gate
+        torch.testing.assert_close(columns, torch.eye(len(columns)), atol=1e-5, rtol=0)
+    remembers = torch.zeros(cell.bias_ih.shape)
+    remembers[8:16] = float(name == "lstm")  # its forget gate
+    torch.testing.assert_close((cell.bias_ih + cell.bias_hh).detach(), remembers)

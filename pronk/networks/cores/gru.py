@@ -17,6 +17,7 @@ class GruCore(RecurrentCore):
         super().__init__()
         self.size = config.core_size
         self._cell = nn.GRUCell(inputs, self.size)
+        self.start(self._cell)
         self.state_spec = {"hidden": ArraySpec((self.size,), "float32")}
 
     def step(self, features: Tensor, state: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -59,6 +59,15 @@ class RecurrentCore(Core):
         return is_graph or len(features) == 1 or torch.is_autocast_enabled(features.device.type)
 
     @staticmethod
+    def start(cell: nn.RNNCellBase) -> None:
+        """Set the first weights: orthogonal in each gate, biases zero."""
+        for matrix in (cell.weight_ih, cell.weight_hh):
+            for gate in matrix.detach().split(cell.hidden_size):
+                nn.init.orthogonal_(gate)
+        nn.init.zeros_(cell.bias_ih)
+        nn.init.zeros_(cell.bias_hh)
+
+    @staticmethod
     def weights(cell: nn.RNNCellBase) -> list[Tensor]:
         """Return the weights of a cell as torch's operators take them."""
         return [cell.weight_ih, cell.weight_hh, cell.bias_ih, cell.bias_hh]
