@@ -71,16 +71,16 @@ def population(
 
 def find(file: Path, run_dir: Path | None, resume: bool, trust: bool) -> tuple[Population, Path | None]:
     """Return the population, and its directory if it has one."""
-    from pronk.populations.evolving import newest_population, stored_population
+    from pronk.populations.evolving import POPULATIONS
     from pronk.populations.plan import read_population
     from pronk.runs.trust import code_to_train, require_known
 
     if found := stored_folder(file, run_dir, resume, "population"):
-        plan = stored_population(found)
+        plan = POPULATIONS.stored(found)
         require_known(code_to_train(plan.config), str(found), trust)
         return plan, found
     plan = read_population(file)
-    return plan, newest_population(plan.name) if resume and run_dir is None else run_dir
+    return plan, POPULATIONS.newest(plan.name) if resume and run_dir is None else run_dir
 
 
 def show_outcome(outcome: Outcome) -> None:

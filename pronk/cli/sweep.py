@@ -75,15 +75,15 @@ def find(file: Path, run_dir: Path | None, resume: bool, trust: bool) -> tuple[S
     """Return the sweep, and its directory if it has one."""
     from pronk.runs.trust import UntrustedError, code_to_train, require_known
     from pronk.sweeps.expand import corners, read_sweep
-    from pronk.sweeps.sweeping import newest_sweep, stored_sweep
+    from pronk.sweeps.sweeping import SWEEPS
 
     if found := stored_folder(file, run_dir, resume, "sweep"):
-        plan = stored_sweep(found)
+        plan = SWEEPS.stored(found)
         for settings in corners(plan.options):
             require_known(code_to_train(plan.config_of(settings)), str(found), trust)
     else:
         plan = read_sweep(file)
-        found = newest_sweep(plan.name) if resume and run_dir is None else run_dir
+        found = SWEEPS.newest(plan.name) if resume and run_dir is None else run_dir
     if resume and plan.options.search and plan.options.sampler == "cmaes" and not trust:
         raise UntrustedError(f"{found}: Optuna's sampler cmaes continues from a pickle, which can run any code")
     return plan, found

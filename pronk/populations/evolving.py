@@ -30,25 +30,24 @@ from pathlib import Path
 from typing import Any
 
 from pronk.cluster.cluster_run import marked
-from pronk.config import plain_yaml, read_yaml
 from pronk.evaluation.atari_scores import references
 from pronk.populations.history import FILE, History, Round, Turn
 from pronk.populations.plan import Population, parse_population
 from pronk.populations.rules import Parent, Settings, next_generation, normalised
 from pronk.processes.interrupts import Interrupted, Interrupts
-from pronk.runs.atomic import replace_with_copy, write_atomically
-from pronk.runs.directory import RunDirectory, claim
-from pronk.runs.reading import RUNS, Run, is_run, number, read_json
+from pronk.runs.atomic import replace_with_copy
+from pronk.runs.directory import RunDirectory
+from pronk.runs.reading import Run, number
 from pronk.runs.trust import remember
 from pronk.sweeps.capacity import Capacity, capacity_for
 from pronk.sweeps.display import first_line
 from pronk.sweeps.expand import SEED, Member, as_overrides
+from pronk.sweeps.plan_folder import PlanFolder, without_cluster
 from pronk.sweeps.report import announce_missing_plot, draw
 from pronk.sweeps.running import Record, SweepRun
 from pronk.sweeps.sweeping import Display
 from pronk.types import Failure, UserError
 
-COPY = "population.yaml"
 EPISODES = 2  # that an environment should be able to play in a round
 MAY_CHANGE = ("run.total_steps", "run.stop_return")  # when a population is continued
 
@@ -96,7 +95,7 @@ def run_population(
     first = [population.config_of(settings) for settings in population.first_settings()]
     with contextlib.ExitStack() as stack:
         capacity = stack.enter_context(capacity_for(first, size, at_a_time))
-        folder = open_folder(population, folder, resume)
+        folder = POPULATIONS.open(population, folder, resume)
         remember(population.config, say)
         stack.enter_context(RunDirectory(folder).locked())
         marker = stack.enter_context(marked(folder))
@@ -315,17 +314,6 @@ def note(turn: Turn, record: Record) -> None:
 # ---- the directory
 
 
-def open_folder(population: Population, folder: Path | None, resume: bool) -> Path:
-    """Make the directory of a new population, or check that one to continue is the same. Leaves a copy of the file."""
-    if resume:
-        assert folder is not None
-        refuse_another(population, stored_population(folder))
-    else:
-        folder = claim(folder, population.name)
-    write_atomically(folder / COPY, as_yaml(population).encode())
-    return folder
-
-
 def open_history(population: Population, folder: Path) -> History:
     """Return the rounds so far."""
     if (folder / FILE).is_file():
@@ -335,50 +323,14 @@ def open_history(population: Population, folder: Path) -> History:
     return History(folder, facts)
 
 
-def as_yaml(population: Population) -> str:
-    options = population.options.model_dump(exclude_defaults=True)
-    base = {} if population.base is None else {"base": population.base}
-    return plain_yaml.dump({**base, **population.fixed, "population": options})
-
-
-def stored_population(folder: Path) -> Population:
-    """Read the population in a directory."""
-    if not (folder / COPY).is_file():
-        raise UserError(
-            f"{folder} is a run, not a population"
-            if is_run(folder)
-            else f"{folder} is not a population: it has no {COPY}"
-        )
-    name = str(read_json(folder / FILE).get("name") or folder.name)
-    return parse_population(read_yaml(folder / COPY), name, str(folder / COPY))
-
-
-def refuse_another(population: Population, before: Population) -> None:
-    """Raise UserError if more has changed than how long and where to train."""
-    now, then = comparable(population), comparable(before)
-    changed = sorted(key for key in {**now, **then} if now.get(key) != then.get(key))
-    if changed:
-        key = changed[0]
-        raise UserError(
-            f"{population.name}: {key} is {now.get(key)!r} now and was {then.get(key)!r} when the population was "
-            "started; start a new one"
-        )
-
-
 def comparable(population: Population) -> Settings:
     """Return what may not change when a population is continued."""
     options: dict[str, Any] = population.options.model_dump(exclude={"at_a_time"})
-    kept = {key: value for key, value in population.fixed.items() if key not in MAY_CHANGE}
-    kept = {key: value for key, value in kept.items() if key.partition(".")[0] != "cluster"}
+    kept = {key: value for key, value in without_cluster(population.fixed).items() if key not in MAY_CHANGE}
     return {"base": population.base, **kept, **{f"population.{key}": value for key, value in options.items()}}
 
 
-def newest_population(name: str) -> Path:
-    """Return the newest population under runs/ that was made from a file of this name."""
-    found = [path.parent for path in RUNS.glob(f"*/{FILE}") if read_json(path).get("name") == name]
-    if not found:
-        raise UserError(f"no population of {name} under {RUNS}/ yet; start it first, or name its directory")
-    return max(found, key=lambda folder: (folder / COPY).stat().st_mtime)
+POPULATIONS = PlanFolder("population", parse_population, comparable)
 
 
 def with_workers(population: Population, workers: str) -> Population:

@@ -18,21 +18,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pronk.cluster.cluster_run import marked
-from pronk.config import plain_yaml, read_yaml
-from pronk.runs.atomic import write_atomically
-from pronk.runs.directory import RunDirectory, claim
-from pronk.runs.reading import RUNS, Run, is_run, read_json
+from pronk.runs.directory import RunDirectory
+from pronk.runs.reading import Run, read_json
 from pronk.runs.trust import remember
 from pronk.sweeps.capacity import capacity_for
 from pronk.sweeps.expand import Member, Sweep, corners, parse_sweep
+from pronk.sweeps.plan_folder import PlanFolder, without_cluster
 from pronk.sweeps.report import FILE, Group, announce_missing_plot, draw, groups_of, write_report
 from pronk.sweeps.running import COMPLETE, Record, SweepRun
-from pronk.types import UserError
 
 if TYPE_CHECKING:
     from pronk.sweeps.search import Search
-
-COPY = "sweep.yaml"
 
 
 class Display(Protocol):
@@ -106,7 +102,7 @@ def run_sweep(
     at_a_time = None if sweep.options.at_a_time == "auto" else sweep.options.at_a_time
     with contextlib.ExitStack() as stack:
         capacity = stack.enter_context(capacity_for(sampled, expected, at_a_time))
-        folder = open_folder(sweep, folder, resume)
+        folder = SWEEPS.open(sweep, folder, resume)
         for config in sampled:
             remember(config, say)
         stack.enter_context(RunDirectory(folder).locked())
@@ -173,52 +169,12 @@ def final_state(records: list[Record], completed: bool) -> str:
     return "failed" if any(record.state == "failed" for record in records) else "finished"
 
 
-def open_folder(sweep: Sweep, folder: Path | None, resume: bool) -> Path:
-    """Make the directory of a new sweep, or check that a sweep to continue is the same. Leaves a copy of the file."""
-    if resume:
-        assert folder is not None
-        refuse_another(sweep, stored_sweep(folder))
-    else:
-        folder = claim(folder, sweep.name)
-    write_atomically(folder / COPY, as_yaml(sweep).encode())
-    return folder
+def comparable(sweep: Sweep) -> dict[str, Any]:
+    """Return what may not change when a sweep is continued. More seeds, values or trials are welcome."""
+    return {"base": sweep.base, "sweep.search": sweep.options.search, **without_cluster(sweep.fixed)}
 
 
-def as_yaml(sweep: Sweep) -> str:
-    options = sweep.options.model_dump(exclude_defaults=True)
-    base = {} if sweep.base is None else {"base": sweep.base}
-    return plain_yaml.dump({**base, **sweep.fixed, "sweep": options})
-
-
-def stored_sweep(folder: Path) -> Sweep:
-    """Read the sweep in a directory."""
-    if not (folder / COPY).is_file():
-        what = f"{folder} is a run, not a sweep" if is_run(folder) else f"{folder} is not a sweep: it has no {COPY}"
-        raise UserError(what)
-    name = str(read_json(folder / FILE).get("name") or folder.name)
-    return parse_sweep(read_yaml(folder / COPY), name, str(folder / COPY))
-
-
-def refuse_another(sweep: Sweep, before: Sweep) -> None:
-    """Raise UserError if settings of all members have changed. More seeds, values or trials are welcome."""
-    if (sweep.base, sweep.options.search) != (before.base, before.options.search):
-        raise UserError(f"{sweep.name}: base or sweep.search has changed since the sweep was started; start a new one")
-    changed = sorted(key for key in {**sweep.fixed, **before.fixed} if sweep.fixed.get(key) != before.fixed.get(key))
-    changed = [key for key in changed if not key.startswith("cluster")]
-    if changed:
-        key = changed[0]
-        raise UserError(
-            f"{sweep.name}: {key} is {sweep.fixed.get(key)!r} now and was {before.fixed.get(key)!r} when the sweep was "
-            "started; start a new one"
-        )
-
-
-def newest_sweep(name: str) -> Path:
-    """Return the newest sweep under runs/ that was made from a file of this name."""
-    found = [path.parent for path in RUNS.glob(f"*/{FILE}") if read_json(path).get("name") == name]
-    if not found:
-        raise UserError(f"no sweep of {name} under {RUNS}/ yet; start it first, or name its directory")
-    return max(found, key=lambda folder: (folder / COPY).stat().st_mtime)
+SWEEPS = PlanFolder("sweep", parse_sweep, comparable)
 
 
 def restored(members: list[Member], folder: Path, metric: str, retry: bool) -> list[Record]:

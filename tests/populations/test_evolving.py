@@ -224,14 +224,14 @@ def test_killed_before_any_effect_it_goes_on_as_if_nothing_had_happened(populati
 def test_a_member_that_fails_becomes_a_copy_even_in_the_burn_in(
     population: Population3, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    opened = evolving.open_folder
+    opened = evolving.PlanFolder.open
 
     def open_and_break(*arguments: Any) -> Path:
         folder = opened(*arguments)
         (folder / "breaks-member-01").touch()
         return folder
 
-    monkeypatch.setattr(evolving, "open_folder", open_and_break)
+    monkeypatch.setattr(evolving.PlanFolder, "open", open_and_break)
     outcome = population.train()
     rounds = outcome.history.rounds
     assert [turn.state for turn in rounds[0].members] == ["finished", "failed", "finished"]

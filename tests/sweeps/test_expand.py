@@ -14,7 +14,7 @@ from processes import command_line
 
 from pronk.config import plain_yaml
 from pronk.sweeps.expand import LONGEST_NAME, Options, Sweep, combinations, parse_sweep
-from pronk.sweeps.sweeping import as_yaml
+from pronk.sweeps.sweeping import SWEEPS
 from pronk.types import UserError
 
 RATES = "optimiser.learning_rate"
@@ -175,7 +175,7 @@ def test_names_are_unique_safe_and_do_not_depend_on_other_members(grid: dict[str
 @given(st.lists(st.floats(1e-6, 1.0), min_size=1, max_size=3, unique=True), st.integers(1, 3))
 def test_the_copy_in_the_directory_is_the_same_sweep(rates: list[float], seeds: int) -> None:
     made = sweep(grid={RATES: rates}, seeds=seeds)
-    again = parse_sweep(plain_yaml.parse(as_yaml(made)), "mine", "mine.yaml")
+    again = parse_sweep(plain_yaml.parse(SWEEPS.as_yaml(made)), "mine", "mine.yaml")
     assert again == made
     assert [one.config for one in again.members()] == [one.config for one in made.members()]
     assert [one.config.optimiser.learning_rate for one in made.members()][::seeds] == rates
