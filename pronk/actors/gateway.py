@@ -225,7 +225,7 @@ class GatewayProcess:
         """Tell the user which actor sent impossible values. Seldom: a removed actor may come back at once, for ever."""
         if time.monotonic() - self._said_removed_at > REMOVED_SECONDS:
             self._said_removed_at = time.monotonic()
-            self._setup.say(f"{who} was removed: its unroll is not believed ({why}); see {self._process.spec.log}")
+            self._setup.say(f"{who} was removed: it sent impossible values ({why}); see {self._process.spec.log}")
 
     def _set_playing(self, count: int) -> None:
         self.count.playing = count

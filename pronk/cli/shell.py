@@ -148,7 +148,8 @@ TaskName = Annotated[
 Trust = Annotated[
     bool,
     typer.Option(
-        "--trust", help="Import the environment, network and other code of somebody else's run: see SECURITY.md."
+        "--trust",
+        help="Import the environment, network and other code that somebody else's run names. It can do all that you can.",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]

@@ -69,7 +69,7 @@ def _as_entry(entry: Any) -> dict[str, Any]:
             return {entry: None}
         case dict() if len(entry) == 1 and isinstance(next(iter(entry)), str):
             return check_plain(entry)
-    raise ValueError(f"{entry!r} does not fit; write a name, or {{name: {{argument: value}}}}, such as {{resize: 84}}")
+    raise ValueError(f"expected a name, or {{name: {{argument: value}}}} such as {{resize: 84}}, got {entry!r}")
 
 
 TASK_KEYS = ("name", "id", "game", "kwargs", "wrappers")

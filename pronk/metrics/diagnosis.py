@@ -21,7 +21,7 @@ Line = dict[str, Any]
 WINDOW_LINES = 10
 WINDOW_SECONDS = 20.0
 
-# Healthy runs of CartPole and of six Atari games stay below a third of these (tests/test_diagnosis.py reads them).
+# Healthy runs of CartPole and of six Atari games stay below a third of these (tests/metrics/test_diagnosis.py).
 FAR_ABOVE_CLIP = 20.0  # gradient norm / clip
 DROWNED = 100.0  # weighted value loss / all other terms
 IDLE = 0.8  # share of the time in which the learner waits

@@ -115,7 +115,7 @@ def test_an_actor_that_sends_absurd_values_is_removed_and_named(tmp_path: Path) 
         wait_until(told, 60.0, "the message")
         assert port.waiting == 0
     (line,) = (line for line in said if "was removed" in line)
-    assert re.match(r"actor 0 \('.+' at .+\) was removed: its unroll is not believed \(reward holds 1e\+18", line), line
+    assert re.match(r"actor 0 \('.+' at .+\) was removed: it sent impossible values \(reward holds 1e\+18", line), line
 
 
 def test_a_learner_of_several_waits_for_its_own_share_of_the_batch(

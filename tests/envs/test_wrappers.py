@@ -256,5 +256,5 @@ def test_the_command_line_tells_a_wrong_wrapper_and_writes_nothing(tmp_path):
     assert "'stak' (did you mean 'stack'?)" in done.err
     done = command_line("train", "CartPole-v1", "env.wrappers=[3]", "--run-dir", tmp_path / "run", "--quiet")
     assert (done.code, done.err.count("\n")) == (2, 1)
-    assert "env.wrappers: 3 does not fit; write a name" in done.err
+    assert "env.wrappers: expected a name, or {name: {argument: value}} such as {resize: 84}, got 3" in done.err
     assert not (tmp_path / "run").exists()
