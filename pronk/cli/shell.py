@@ -149,7 +149,7 @@ Trust = Annotated[
     bool,
     typer.Option(
         "--trust",
-        help="Import the environment, network and other code that somebody else's run names. It can do all that you can.",
+        help="Import the environment, network and other code that somebody else's run names. It can do all you can.",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
