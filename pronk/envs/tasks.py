@@ -204,7 +204,10 @@ def joined(specs: dict[str, EnvSpec]) -> EnvSpec:
     notes = tuple(dict.fromkeys(note for spec in specs.values() for note in spec.notes))
     frames = {spec.frames_per_step for spec in specs.values()}
     # Frames are steps times this; where tasks differ in it, only steps are counted.
-    return dataclasses.replace(first, notes=notes, frames_per_step=frames.pop() if len(frames) == 1 else 1)
+    frames_per_step = frames.pop() if len(frames) == 1 else 1
+    limits = [spec.time_limit for spec in specs.values()]
+    time_limit = max(limits) if all(limits) else 0  # one discount has to suit the longest episodes
+    return dataclasses.replace(first, notes=notes, frames_per_step=frames_per_step, time_limit=time_limit)
 
 
 def with_task(observation: Tree, tasks: int) -> dict[str, Tree]:

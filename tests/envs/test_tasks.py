@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +14,7 @@ from pronk.config import Config, load_config, resolve
 from pronk.config.resolved import check_resolved
 from pronk.envs import make_env, probe_spec
 from pronk.envs.base import games_of
-from pronk.envs.tasks import FULL_ACTIONS, TaskVector, dealt_tasks
+from pronk.envs.tasks import FULL_ACTIONS, TaskVector, dealt_tasks, joined
 from pronk.types import ActionSpec, ArraySpec, EnvSpec, Step, UserError, leaves, map_tree, step_specs
 
 WAGE = "task_envs:Wage"
@@ -188,6 +189,13 @@ def test_atari_games_have_all_actions_and_say_so() -> None:
     assert "ALE/Breakout-v5: played as env.id=atari" in spec.notes[1]
     assert spec.frames_per_step == 4
     assert games_of(config.env) == ["pong", "breakout", "freeway"]
+
+
+@pytest.mark.parametrize(("limits", "together"), [((20, 60), 60), ((20, 0), 0)])
+def test_the_time_limit_is_that_of_the_longest_episodes(limits: tuple[int, int], together: int) -> None:
+    spec = EnvSpec(ArraySpec((3,), "float32"), ActionSpec((), (2,)))
+    tasks = {str(index): dataclasses.replace(spec, time_limit=limit) for index, limit in enumerate(limits)}
+    assert joined(tasks).time_limit == together
 
 
 # ---- settings
