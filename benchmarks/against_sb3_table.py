@@ -27,8 +27,8 @@ be idle otherwise: Pronk is several processes and SB3 one, so other work would s
   SB3's.
 - Return: the mean of 30 episodes (Pong: 10) that the last policy plays with sampled actions; the second table has the
   likeliest actions, too. Intervals: 95% of the mean over seeds (Student's t). Random play: every action alike.
-- Even: the difference to the better of PPO and A2C is below two standard errors, or below 2% of the way from random
-  play to the best.
+- Even: the difference to the better of PPO and A2C is below two standard errors (of the seeds and of the episodes
+  played), or below 2% of the way from random play to the best.
 
 """
 EVEN = 0.02  # differences below this share of the way from random play to the best count as none
@@ -40,6 +40,9 @@ class Score(NamedTuple):
     means: tuple[float, ...]
     deterministic: float
     steps: float
+    episode_error: float
+    """Standard error of the mean of one run's episodes. The seeds of one algorithm start most of their episodes in the
+    same states, so their means have this error in common."""
 
     @property
     def mean(self) -> float:
@@ -74,7 +77,8 @@ class Comparison(NamedTuple):
         best = max(peers, key=lambda score: score.mean)
         scale = abs(max(best.mean, mine.mean) - self.random) if self.random is not None else 0.0
         difference = mine.mean - best.mean
-        if abs(difference) <= max(2 * math.hypot(mine.error, best.error), EVEN * scale):
+        errors = (mine.error, best.error, mine.episode_error, best.episode_error)
+        if abs(difference) <= max(2 * math.hypot(*errors), EVEN * scale):
             return "even"
         return "ahead" if difference > 0 else "behind"
 
@@ -93,7 +97,9 @@ def compare(rows: list[dict[str, Any]], seconds: float, overrides: tuple[str, ..
             if runs:
                 deterministic = statistics.fmean(row["deterministic"]["mean"] for row in runs)
                 steps = statistics.fmean(row["steps"] for row in runs)
-                scores[name] = Score(tuple(row["sampled"]["mean"] for row in runs), deterministic, steps)
+                sampled = [row["sampled"] for row in runs]
+                error = math.sqrt(statistics.fmean(one["std"] ** 2 / one["episodes"] for one in sampled))
+                scores[name] = Score(tuple(one["mean"] for one in sampled), deterministic, steps, error)
         if scores:
             found.append(Comparison(env, random, scores))
     return found
