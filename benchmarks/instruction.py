@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pronk
 
-ENVIRONMENT = "envpool:BabyAI-GoToLocal-v0"
+ENVIRONMENT = "BabyAI-GoToLocal-v0"
 WAYS: dict[str, tuple[str, ...]] = {
     "with its instruction": (),
     "without": ("env.wrappers=[{keys: {drop: [mission]}}]",),
