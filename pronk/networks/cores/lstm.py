@@ -18,8 +18,8 @@ class LstmCore(RecurrentCore):
         self.size = config.core_size
         self._cell = nn.LSTMCell(inputs, self.size)
         self.start(self._cell)
-        # Of input, forget, cell and output gate the second: remember at first, as TensorFlow's LSTM does, and so the
-        # paper's. At 0 a sixteenth is left after four steps, and what came before is never missed.
+        # The second of the gates (input, forget, cell, output) is the forget gate. A bias of 1 makes it remember at
+        # first, as TensorFlow's LSTM does, and so the paper's; with 0, half of the cell's state is lost in every step.
         nn.init.ones_(self._cell.bias_ih.detach()[self.size : 2 * self.size])
         self.state_spec = {"hidden": ArraySpec((self.size,), "float32"), "cell": ArraySpec((self.size,), "float32")}
 
