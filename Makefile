@@ -10,11 +10,13 @@ PYTHON    ?= $(shell for each in $(PYTHONS); do $$each $(IS_RECENT) >/dev/null 2
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help install browser sshd train test test-slow test-oldest test-newest chaos fuzz audit tested-versions lint bench docs dist clean
+.PHONY: help install browser sshd train test test-slow test-oldest test-newest test-confined chaos soak fuzz audit \
+	tested-versions lock lint bench docs dist clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 17
 
+# CI: make install LOCK=requirements-ci.txt, so that a file that was replaced on the package index is not installed.
 install: .venv/installed  ## make .venv with everything in it
 
 .venv/installed: pyproject.toml constraints.txt
@@ -22,6 +24,7 @@ install: .venv/installed  ## make .venv with everything in it
 		echo "Python 3.11 or newer is needed; found none as $${python:-$(PYTHONS)}"; \
 		echo "to choose one: make PYTHON=/path/to/python"; exit 1; }
 	$(PYTHON) -m venv .venv
+	$(if $(LOCK),$(BIN)/pip install --quiet --require-hashes --no-deps --requirement $(LOCK))
 	$(BIN)/pip install --quiet --editable '.[dev]'
 	@touch $@
 
@@ -62,11 +65,17 @@ test-newest:  ## the tests with the newest versions that the package index has (
 	$(call fresh_venv,.venv-newest,$(PIP_CONSTRAINT))
 	.venv-newest/bin/pytest -n auto
 
+test-confined: install  ## the tests with 256 descriptors and 4 GiB, as an ordinary user, in a directory with spaces
+	tests/confined.sh $(CURDIR)/$(BIN)/python -n auto
+
 # How many faults of each kind: make chaos CHAOS='--faults 33 --kills 10'
 CHAOS ?= --faults 200 --kills 100 --interrupts 100 --network 20 --ssh 6 --ray 6 --environments
 
-chaos: install sshd  ## faults against real runs, over an hour of them; see docs/results/chaos.md
+chaos: install sshd  ## faults against real runs, over an hour of them; given again, it continues (chaos.jsonl)
 	$(BIN)/python tests/chaos/run.py $(CHAOS) --seed 1 --results chaos.jsonl
+
+soak: install  ## two hours of CartPole and Pong: does memory, or anything else, grow? Writes docs/results/soak.md
+	$(BIN)/python benchmarks/soak.py --minutes 120
 
 fuzz: install  ## 100,000 hostile inputs for everything that reads files, the network or the command line
 	PRONK_FUZZ=100000 $(BIN)/pytest tests/test_fuzzing.py -n auto
@@ -82,6 +91,14 @@ tested-versions: test  ## write the versions that the tests have just passed wit
 	{ echo "# Versions of $$($(BIN)/python --version) that 'make test' passed with; made by 'make tested-versions'."; \
 	  $(BIN)/pip freeze --exclude-editable | sed -nE 's/^([A-Za-z0-9_.-]+==[^+ ]+).*/\1/p'; } > constraints-tested.txt
 
+# torch is not in it: its CPU builds differ from one package index to the next, and with them the hashes.
+lock: install  ## write requirements-ci.txt: constraints-tested.txt with the hashes of all files of each version
+	$(BIN)/pip install --quiet --editable '.[release]'
+	grep -v '^torch==' constraints-tested.txt > .venv/lock.in
+	{ echo "# constraints-tested.txt without torch, with hashes; made by 'make lock'."; \
+	  $(BIN)/uv pip compile --no-config --no-deps --generate-hashes --no-annotate --no-header --quiet \
+	      --python $(BIN)/python .venv/lock.in; } > requirements-ci.txt
+
 lint: install  ## ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -96,11 +113,15 @@ docs: install  ## pages made from the code (docs/commands, docs/reference), and 
 	$(BIN)/python docs/make_reference.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
-dist: install  ## wheel and sdist, built and checked, in dist/
+dist: install  ## wheel and sdist, built and checked, in dist/, with a list of what the wheel installs (SBOM)
 	$(BIN)/pip install --quiet --editable '.[release]'
-	rm -rf build dist
+	rm -rf build dist .venv-dist
 	$(BIN)/python -m build
 	$(BIN)/twine check --strict dist/*
+	$(PYTHON) -m venv --without-pip .venv-dist
+	$(BIN)/pip --python .venv-dist/bin/python install --quiet dist/*.whl
+	$(BIN)/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible --output-file dist/pronk.cdx.json \
+		.venv-dist/bin/python
 
 clean:  ## remove .venv and caches (runs/ stays)
-	rm -rf .venv .venv-oldest .venv-newest build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-oldest .venv-newest .venv-dist build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -52,8 +52,10 @@ def watch(training: subprocess.Popen[bytes]) -> list[tuple[float, int, float]]:
 
 def family(pid: int) -> list[int]:
     """The process and all under it."""
-    try:
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    try:  # any of its threads may have started a child
+        children = [
+            child for each in Path(f"/proc/{pid}/task").glob("*/children") for child in each.read_text().split()
+        ]
     except OSError:
         return []
     return [pid, *(grandchild for child in children for grandchild in family(int(child)))]

@@ -24,7 +24,7 @@ WAYS: dict[str, tuple[str, ...]] = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=float, default=3e6)
+    parser.add_argument("--steps", type=float, default=6e5)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--episodes", type=int, default=400)
     parser.add_argument("--runs", type=Path, default=Path("runs/instruction"))

@@ -11,6 +11,7 @@ import importlib.metadata
 import json
 import os
 import time
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium as gym
@@ -90,13 +91,13 @@ class RandomPlay:
         return np.stack([self._space.sample() for _ in range(ENVS)]), state
 
 
-def make(name: str, seed: int) -> VecEnv:
-    """Make eight environments with the wrappers that SB3's users give them."""
+def make(name: str, seed: int, envs: int = ENVS, vec_env: Callable[..., VecEnv] | None = None) -> VecEnv:
+    """Make environments with the wrappers that SB3's users give them."""
     if "NoFrameskip" in name:
         import ale_py
 
         gym.register_envs(ale_py)
-        return VecFrameStack(make_atari_env(name, ENVS, seed), 4)
+        return VecFrameStack(make_atari_env(name, envs, seed, vec_env_cls=vec_env), 4)
     wrapper = None
     if name.startswith(("MiniGrid-", "BabyAI-")):  # as in RL Zoo: image and mission in one vector
         import minigrid.wrappers
@@ -106,7 +107,7 @@ def make(name: str, seed: int) -> VecEnv:
         import minatar.gym
 
         minatar.gym.register_envs()
-    return make_vec_env(name, ENVS, seed, wrapper_class=wrapper)
+    return make_vec_env(name, envs, seed, wrapper_class=wrapper, vec_env_cls=vec_env)
 
 
 def policy_for(env: VecEnv) -> str:

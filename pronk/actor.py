@@ -12,6 +12,7 @@ from pronk.config import ResolvedConfig
 from pronk.envs import VectorEnv, make_env
 from pronk.layout import UnrollLayout
 from pronk.policies import Policy, make_policy
+from pronk.processes.profiling import Method
 from pronk.seeding import actor_seeds
 from pronk.transport import ActorPort, Closed
 from pronk.types import Array, EnvSpec, Tree, Unroll, assign, leaves, map_tree, unroll_specs
@@ -79,6 +80,17 @@ class Actor:
     def _observe(self, unroll: Unroll, t: int) -> None:
         assign(unroll.observation, t, self._now.observation)
         unroll.first[t] = self._now.first
+
+    def timed_methods(self) -> list[Method]:
+        """Return what a profile times, by the parts of `parts_of_time.ACTOR`."""
+        return [
+            Method(self._env, "step", "environment"),
+            Method(self._policy, "act", "inference"),
+            Method(self._policy, "refresh", "loading parameters"),
+            Method(self._port, "unroll", "waiting for a slot", until_entered=True),
+            Method(self, "_play", "filling the unroll"),
+            Method(__name__, "check_finite", "filling the unroll"),
+        ]
 
 
 def check_finite(unroll: Unroll) -> None:

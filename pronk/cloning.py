@@ -7,7 +7,8 @@ optimiser are those of training. A memory (network.core) starts empty in each un
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,11 +18,14 @@ from pronk.config import ResolvedConfig
 from pronk.config.named import import_extra
 from pronk.envs.spaces import action_encoder, observation_encoder
 from pronk.layout import chosen_columns
-from pronk.learner import Learner
+from pronk.learner import Learner, NonFinite
 from pronk.losses.cloning import CloneLoss
-from pronk.types import Array, EnvSpec, Tree, Unroll, UserError, assign, map_tree, map_unroll, unroll_specs
+from pronk.types import Array, EnvSpec, Failure, Tree, Unroll, UserError, assign, map_tree, map_unroll, unroll_specs
 
 PASSES, LEAST_UPDATES = 10, 500  # a small dataset is gone through more often
+PROGRESS_SECONDS = 5.0  # between two lines
+
+Say = Callable[[str], None]
 
 
 class Episode(NamedTuple):
@@ -33,11 +37,17 @@ class Episode(NamedTuple):
     terminated: bool
 
 
-def start_from_dataset(learner: Learner, config: ResolvedConfig) -> str:
-    """Clone the dataset of `loss.clone`; returns a line for the user."""
+def start_from_dataset(learner: Learner, config: ResolvedConfig, say: Say) -> str:
+    """Clone the dataset of `loss.clone`; returns a line for the user. `say` gets the progress.
+
+    Raises Failure if the loss or its gradient is not finite.
+    """
     name = str(config.loss.clone)
     episodes = read_minari(name, learner.spec)
-    before, after = clone(learner, config, episodes)
+    try:
+        before, after = clone(learner, config, episodes, say)
+    except NonFinite as error:
+        raise Failure(f"loss.clone: {name} cannot be learnt from: {error}") from None
     steps = sum(len(episode.reward) for episode in episodes)
     return (
         f"loss.clone: learnt from {len(episodes)} episodes ({steps:,} steps) of {name}; -log probability of their "
@@ -70,15 +80,21 @@ def read_minari(name: str, spec: EnvSpec) -> list[Episode]:
     ]
 
 
-def clone(learner: Learner, config: ResolvedConfig, episodes: Iterable[Episode]) -> tuple[float, float]:
-    """Go through the episodes several times; returns the mean of -log pi(a) in the first batch and in the last pass."""
+def clone(
+    learner: Learner, config: ResolvedConfig, episodes: Iterable[Episode], say: Say = lambda line: None
+) -> tuple[float, float]:
+    """Go through the episodes several times; returns the mean of -log pi(a) in the first batch and in the last pass.
+
+    `say` gets a line about the progress every few seconds.
+    """
     data = unrolls_of(list(episodes), learner, config.actors.unroll_length)
     count, width = data.task.shape[0], config.learner.batch_size
     random = np.random.default_rng(config.run.seed)
     own_loss, learner.loss = learner.loss, CloneLoss(config.loss)
-    reports = []
+    reports, said_at = [], time.monotonic()
     batches = -(-count // width)
-    for _ in range(max(PASSES, -(-LEAST_UPDATES // batches))):
+    passes = max(PASSES, -(-LEAST_UPDATES // batches))
+    for _ in range(passes):
         order = random.permutation(count)
         for start in range(0, count, width):
             chosen = map_unroll(np.ascontiguousarray, chosen_columns(data, order[start : start + width]))
@@ -86,6 +102,10 @@ def clone(learner: Learner, config: ResolvedConfig, episodes: Iterable[Episode])
             report = learner.step(batch, config.optimiser.learning_rate)
             steps = 1 if config.loss.reduction == "mean" else max(1, int(chosen.valid.sum()))
             reports.append(report["policy_loss"] / steps)
+            if time.monotonic() - said_at >= PROGRESS_SECONDS:
+                said_at, done = time.monotonic(), len(reports) / (passes * batches)
+                newest = float(np.mean(reports[-batches:]))
+                say(f"loss.clone: {done:.0%} of {passes} passes, -log probability of the actions {newest:.3g}")
     learner.loss, learner.version = own_loss, 0  # versions count the updates of the run
     return reports[0], float(np.mean(reports[-batches:]))
 

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections import deque
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pronk.types import Parameters, UserError
+from pronk.types import Array, Parameters, UserError
 
 PADDING = 16  # floats: each tensor starts on a cache line
 
@@ -32,6 +33,9 @@ class Statistics(nn.Module):
     batch. The price is that a batch's statistics take effect with the next batch. With loss.reduction=mean, the sums
     arrive divided by the number of valid steps, as the gradient does: sum up a count too, and divide by it. Sums of
     squares lose precision far from zero; sum up distances from the current mean instead.
+
+    `update` is computed in NumPy: torch takes longer to call its operations than to run them on a few numbers, which
+    was a tenth of a small network's update.
     """
 
     sums: Tensor
@@ -47,13 +51,22 @@ class Statistics(nn.Module):
         """
         raise NotImplementedError
 
+    def _arrays(self, *names: str) -> list[Array]:
+        """Return tensors of this module by their names, as arrays to read."""
+        return [getattr(self, name).cpu().numpy() for name in names]
 
-def share_of_newest(batches: Tensor, memory: float) -> Tensor:
+    def _replace(self, **arrays: Array) -> None:
+        """Overwrite buffers by their names."""
+        for name, array in arrays.items():
+            getattr(self, name).copy_(torch.from_numpy(np.asarray(array)))
+
+
+def share_of_newest(batches: Array, memory: float) -> Array:
     """Return the weight of the newest batch in running statistics after so many batches.
 
     It makes a plain mean over all batches at first, and an exponential one after `memory` batches.
     """
-    return batches.clamp(1.0, memory).reciprocal()
+    return 1.0 / np.minimum(np.maximum(batches, 1.0), memory)
 
 
 class ParameterDelay:

@@ -32,10 +32,12 @@ from pronk.learner import Learner
 from pronk.learners import GroupEnded, Rendezvous, coordinate, find_rendezvous, participate
 from pronk.policies import check_inference
 from pronk.processes import session
+from pronk.processes.compiled_code import no_compiled_files
 from pronk.processes.failures import user_code
 from pronk.processes.freed_memory import keep_freed_memory
 from pronk.replay import describe_replay, replay_nbytes
 from pronk.runs.directory import RunDirectory
+from pronk.runs.reading import RUNS
 from pronk.runs.trust import remember
 from pronk.sinks import Sink
 from pronk.sinks.callbacks import Callbacks, OnCheckpoint, OnLine
@@ -152,23 +154,35 @@ def opened(
     remember(config, say)
     config, resolved, learner, choices = prepare(config, rendezvous, say)
     if resolved.loss.clone and not resume:
-        choices = [*choices, start_from_dataset(learner, resolved)]
+        choices = [*choices, start_from_dataset(learner, resolved, say if aloud else lambda line: None)]
     recorded = record(config, resolved)
     with coordinate(rendezvous, config.loss.reduction, say, config.actors.timeout_seconds) as group:
         if resume:
             run = RunDirectory.open(Path(str(run_dir)))
         else:
-            run = RunDirectory.create(recorded, Path(run_dir) if run_dir else None, name or run_name(config))
-        with run.locked():
+            with writing_run(run_dir or RUNS):
+                run = RunDirectory.create(recorded, Path(run_dir) if run_dir else None, name or run_name(config))
+        with run.locked(), no_compiled_files():
             for line in choices if aloud else []:
                 say(line)
-            training = Training(resolved, recorded, run, learner, resume, say, group)
+            with writing_run(run.path):
+                training = Training(resolved, recorded, run, learner, resume, say, group)
             group.announce(config.to_yaml(), str(run.path), run.logs)
             try:
                 yield training
             except Exception as error:
                 run.write_failure(str(error))
                 raise
+
+
+@contextlib.contextmanager
+def writing_run(path: str | Path) -> Iterator[None]:
+    """Raise Failure in one line if the run directory cannot be written: a full disk, or one that is read-only."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise Failure(f"cannot write the run directory {path}: {reason}; make room there, or choose another") from None
 
 
 class Prepared(NamedTuple):
@@ -241,7 +255,8 @@ def train_as_participant(rendezvous: Rendezvous, say: Say) -> dict[str, Any]:
             learner = learner_for(resolved, spec, rendezvous)
             refuse_more_than_memory(resolved, learner, rendezvous.count_here)
             replay_memory(resolved, learner, rendezvous.count_here)
-            return raise_if_interrupted(Training(resolved, config, run, learner, False, group.say, group).go(None))
+            with no_compiled_files():
+                return raise_if_interrupted(Training(resolved, config, run, learner, False, group.say, group).go(None))
     except GroupEnded as end:  # before training began
         if end.outcome == "failed":
             raise Failure(end.message) from None

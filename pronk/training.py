@@ -15,6 +15,7 @@
            evaluator if there is one
 
 There is one thread. While it waits for unrolls it watches its actors, or, with transport=local, plays them itself.
+(A second one does nothing but report it if the first stands still: processes/watchdog.py.)
 On request there are more processes: one plays episodes with the checkpoints (evaluation/evaluator.py), one films them
 (evaluation/filmer.py), one chooses the actions of all actors (policies/central.py).
 """
@@ -23,6 +24,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import sys
 import time
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
@@ -49,6 +51,7 @@ from pronk.parameters import ParameterDelay
 from pronk.policies.numpy_mlp import small_mlp
 from pronk.processes.failures import user_code
 from pronk.processes.interrupts import Interrupted, Interrupts
+from pronk.processes.watchdog import Watchdog
 from pronk.replay import Replay
 from pronk.runs.directory import RunDirectory
 from pronk.runs.saver import CheckpointSaver, Standing
@@ -57,6 +60,7 @@ from pronk.seeding import further_learner_seed, replay_seed
 from pronk.sinks import Sink
 from pronk.sinks.callbacks import Callbacks, Stopped
 from pronk.sinks.of_run import sinks_of_run
+from pronk.transport import LearnerPort
 from pronk.types import EnvSpec, Failure, Unroll
 
 Say = Callable[[str], None]
@@ -174,7 +178,7 @@ class Training:
         state = (learner.parameters(), mlp, self._run.logs, metrics.env_steps)
         setup = ActorSetup(config, UnrollLayout(specs), *state, interrupts, self._say)
         self._replay = self._make_replay(specs)
-        with running_actors(setup) as (port, watch):
+        with running_actors(setup) as (port, watch), self._watchdog(interrupts) as watchdog:
             sizes = (config.learner.batch_size, learner.device, config.learner.passes)
             batcher = Batcher(port, specs, *sizes, self._replay)
             delay = ParameterDelay(config.learner.extra_lag)
@@ -187,10 +191,7 @@ class Training:
                     self._confirm(batch)
                 else:
                     self._update(batch, meanwhile=batcher.prefetch)
-                    # Once the weights are held, actors must play exactly these, even with learner.extra_lag: only
-                    # their episodes can confirm the goal.
-                    if due := delay.due(learner.parameters(), at_once=self._goal.is_being_confirmed):
-                        port.publish(due)
+                    self._publish(port, delay)
                 if metrics.seconds_since_line() >= self.config.run.log_every_seconds:
                     metrics.queue = port.waiting / max(1, port.room)
                     self._report()
@@ -201,9 +202,17 @@ class Training:
                 wanted = (self._evaluator.wants_checkpoint(), self._filmer.wants_checkpoint(metrics.env_steps))
                 if any(wanted) or overdue:
                     self._save()
+                watchdog.is_watching = False  # a `Trainer` may pause here
                 yield
+                watchdog.is_watching = True
             self._report()  # before the actors are ended, which takes a moment and is not training
         return outcome
+
+    def _watchdog(self, interrupts: Interrupts) -> Watchdog:
+        """Report it if this learner stands still. `check` is called at every update, and while it waits."""
+        # The channel of a further learner cannot be used by two threads; its standard error is its log.
+        report = self._say if self._leads else functools.partial(print, file=sys.stderr, flush=True)
+        return Watchdog(lambda: interrupts.checks, self.config.actors.timeout_seconds, report)
 
     def _update(self, batch: Batch, meanwhile: Callable[[], None]) -> None:
         """Learn from a batch."""
@@ -233,6 +242,15 @@ class Training:
         metrics.learning_rate = update.report.pop("learning_rate")
         metrics.record(update.experience, update.report)
         self._goal.look()
+
+    def _publish(self, port: LearnerPort, delay: ParameterDelay) -> None:
+        """Make the new weights available to the actors.
+
+        Once the weights are held, actors must play exactly these, even with learner.extra_lag: only their episodes can
+        confirm the goal.
+        """
+        if due := delay.due(self.learner.parameters(), at_once=self._goal.is_being_confirmed):
+            port.publish(due)
 
     def _confirm(self, batch: Batch) -> None:
         """Count the episodes of a batch without learning from it: the weights are held while the goal is confirmed."""

@@ -53,6 +53,7 @@ LAYERS = {
         "dashboard",
         "debugging",
         "exports",
+        "planning",
         "plotting",
         "populations",
         "sharing",
@@ -66,7 +67,7 @@ LAYER = {unit: number for number, units in enumerate(LAYERS.values()) for unit i
 # What the command line and a starting actor import: torch alone takes two seconds.
 WITHOUT_TORCH = {
     *("types", "seeding", "layout", "config", "processes", "runs", "metrics", "schedules"),
-    *("envs", "transport", "sinks", "cluster", "dashboard", "plotting", "populations", "sweeps", "cli"),
+    *("envs", "transport", "sinks", "cluster", "dashboard", "planning", "plotting", "populations", "sweeps", "cli"),
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import gymnasium as gym
@@ -9,13 +10,13 @@ import numpy as np
 import pytest
 import torch
 
-from pronk.cloning import Episode, clone, read_minari, unrolls_of
+from pronk.cloning import Episode, clone, read_minari, start_from_dataset, unrolls_of
 from pronk.config import ResolvedConfig, load_config, resolve
 from pronk.config.automatic import decided
 from pronk.envs.base import probe_spec
 from pronk.envs.spaces import action_decoder, action_encoder
 from pronk.learner import Learner
-from pronk.types import UserError
+from pronk.types import Failure, UserError
 
 SETTINGS = ["transport=local", "network.hidden=[16]", "actors.unroll_length=8", "learner.batch_size=16"]
 
@@ -59,6 +60,24 @@ def test_the_policy_learns_to_act_as_recorded_and_the_run_starts_at_update_zero(
     output = learner.network(seen, torch.ones(1, 200, dtype=torch.bool), learner.network.initial_state(200))
     agrees = learner.network.distribution(output.policy, seen).mode()[0] == (seen[0, :, 2] > 0)
     assert agrees.float().mean() > 0.9
+
+
+def test_progress_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pronk.cloning.PROGRESS_SECONDS", 0.0)
+    learner, config = made_learner()
+    said: list[str] = []
+    clone(learner, config, [episode(np.random.default_rng(3), 400)], said.append)
+    assert re.fullmatch(r"loss.clone: 0% of \d+ passes, -log probability of the actions 0\.\d+", said[0])
+    assert said[-1].startswith("loss.clone: 100% of")
+
+
+def test_a_dataset_that_cannot_be_learnt_from_is_a_failure_of_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    learner, config = made_learner("loss.clone=broken-v0")
+    broken = episode(np.random.default_rng(4), 40)
+    broken.observation[3] = np.nan
+    monkeypatch.setattr("pronk.cloning.read_minari", lambda *_: [broken])
+    with pytest.raises(Failure, match=r"loss\.clone: broken-v0 cannot be learnt from: .* is nan"):
+        start_from_dataset(learner, config, lambda line: None)
 
 
 @pytest.mark.parametrize(

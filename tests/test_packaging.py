@@ -93,6 +93,20 @@ def test_the_oldest_versions_are_the_lower_bounds_and_torch_stays() -> None:
     assert {"optuna", "onnx", "ale-py"} <= chosen.keys()  # of the extras in `all`
 
 
+def test_the_lock_of_ci_has_a_hash_for_every_tested_version_but_torch() -> None:
+    def pinned(name: str) -> set[str]:
+        return set(re.findall(r"^[\w.-]+==[^\s\\]+", (ROOT / name).read_text(encoding="utf-8"), re.MULTILINE))
+
+    def plain(pins: set[str]) -> set[str]:
+        return {re.sub(r"[-_.]+", "-", pin.partition("==")[0]).lower() + pin.partition("==")[2] for pin in pins}
+
+    tested = {pin for pin in pinned("constraints-tested.txt") if not pin.startswith("torch==")}
+    lock = (ROOT / "requirements-ci.txt").read_text(encoding="utf-8")
+    assert plain(pinned("requirements-ci.txt")) == plain(tested)
+    for entry in re.split(r"\n(?=\S)", lock):
+        assert entry.startswith("#") or re.search(r"--hash=sha256:[0-9a-f]{64}", entry), entry
+
+
 # ---- installed: what `pip install pronk` gives, and nothing else; without a network
 
 

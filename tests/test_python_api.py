@@ -303,3 +303,14 @@ def test_reset_of_some(policy: pronk.TrainedPolicy) -> None:
         policy.decide(np.zeros((4, 5), np.float32))
     policy.reset()
     assert policy.act(np.zeros((10, 5), np.float32)) in (0, 1, 2)
+
+
+def test_nothing_is_compiled_to_disk_while_a_run_is_trained(tmp_path):
+    """On a full disk Python would leave a truncated file, which breaks every later start."""
+    seen, before = [], sys.dont_write_bytecode
+    settings = ["transport=local", "run.total_steps=500", "run.stop_return=null"]
+    pronk.train(
+        "catch", settings, run_dir=tmp_path / "run", on_metrics=lambda line: seen.append(sys.dont_write_bytecode)
+    )
+    assert set(seen) == {True}
+    assert sys.dont_write_bytecode == before

@@ -8,6 +8,10 @@ from typing import Any
 
 from pronk.processes.channel import Channel
 
+# An actor that begins to trace imports torch and plays nothing meanwhile. The learner, whose profile begins with one of
+# its first lines of metrics, has finished its table by then.
+GAP_SECONDS = 3.0
+
 
 def main(job: dict[str, Any], channel: Channel) -> None:
     """Play until the learner closes the port."""
@@ -23,7 +27,8 @@ def play_over_shared_memory(job: dict[str, Any]) -> None:
     from pronk.config import ResolvedConfig
     from pronk.layout import UnrollLayout
     from pronk.processes.freed_memory import keep_freed_memory
-    from pronk.processes.profiling import ACTOR_PARTS, Profile
+    from pronk.processes.parts_of_time import ACTOR
+    from pronk.processes.profiling import Profile
     from pronk.processes.threads import limit_threads
     from pronk.transport.shared_memory import SharedMemoryActorPort, Ticket
     from pronk.types import UserError
@@ -40,7 +45,8 @@ def play_over_shared_memory(job: dict[str, Any]) -> None:
     with make_actor(config, port, job["actor"], job["life"], job["generation"], job["policy"]) as actor:
         limit_threads(config.actors.threads)
         if job["actor"] == 0 and config.run.profile_seconds:
-            profile = Profile(Path(job["profile"]), "actor-000", ACTOR_PARTS, config.run.profile_seconds)
+            seconds, folder = config.run.profile_seconds, Path(job["profile"])
+            profile = Profile(folder, "actor-000", ACTOR, actor.timed_methods(), seconds, GAP_SECONDS)
             with contextlib.closing(profile):
                 actor.run(profile.tick)
         else:

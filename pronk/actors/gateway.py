@@ -156,12 +156,17 @@ class GatewayProcess:
     def watch(self) -> None:
         """Handle what the gateway reports; restart it if it died or hangs."""
         self._handle(self._process.poll())
-        if self._process.process is None or self._silent_seconds() > FROZEN_SECONDS:
+        if not self._process.has_reported or self._process.process is None or self._silent_seconds() > FROZEN_SECONDS:
             self._responsive_since = time.monotonic()
         if self._process.process is None:
             self.count.playing = 0
             self._names.clear()
         self.count.report_changes()
+
+    @property
+    def pid(self) -> int | None:
+        """Of the process; None between two lives."""
+        return self._process.process.pid if self._process.process is not None else None
 
     def remote_actors(self) -> list[ActorState]:
         """Return the states of the actors of other machines."""
@@ -200,8 +205,8 @@ class GatewayProcess:
         return min(self._transport.silent_seconds(actor), time.monotonic() - self._responsive_since)
 
     def _silent_seconds(self) -> float:
-        """Return the seconds since the gateway last reported; 0 while it starts, which may take long."""
-        return time.monotonic() - self._process.last_message_at if self._process.has_reported else 0.0
+        """Return the seconds since the gateway last reported. Starting may take long, but not for ever."""
+        return self._process.silent_seconds(START_SECONDS)
 
     def _handle(self, messages: list[Message]) -> None:
         for message in messages:

@@ -1,4 +1,4 @@
-"""What a process of `pronk bench` runs, one for each core: it measures a part whenever it is asked to."""
+"""What a process of `pronk bench` and `pronk plan` runs, one for each core: it measures a part when it is asked to."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from pronk.processes.messages import MeasurePart, PartMeasured
 
 
 def main(job: dict[str, Any], channel: Channel) -> None:
-    """Measure parts until the channel is closed."""
+    """Measure parts until the channel is closed. With `whole` in the job, these are whole actors and updates."""
     import torch
 
     from pronk.bench.parts import Parts
+    from pronk.bench.whole_parts import WholeParts
     from pronk.config import ResolvedConfig
     from pronk.processes.failures import user_code
     from pronk.processes.freed_memory import keep_freed_memory
@@ -21,7 +22,10 @@ def main(job: dict[str, Any], channel: Channel) -> None:
 
     torch.set_num_threads(1)  # all cores are measured at once, each with its own process
     keep_freed_memory()
-    with user_code("the environment"), contextlib.closing(Parts(ResolvedConfig.from_yaml(job["config"]))) as parts:
+    config = ResolvedConfig.from_yaml(job["config"])
+    parts: Parts | WholeParts
+    with user_code("the environment"), contextlib.ExitStack() as stack:
+        parts = stack.enter_context(contextlib.closing(WholeParts(config) if job["whole"] else Parts(config)))
         channel.send(Alive())
         for message in channel:
             assert isinstance(message, MeasurePart)

@@ -16,12 +16,12 @@ from __future__ import annotations
 
 import statistics
 import tempfile
-import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from pronk.bench.advice import advice
 from pronk.bench.parts import NAMES
+from pronk.bench.spans import Stopwatch, without_end
 from pronk.bench.workers import Workers, workers
 from pronk.config import Config, ResolvedConfig, available_cores, decided, resolve
 from pronk.device import choose_device
@@ -32,7 +32,6 @@ from pronk.training import Say
 
 WARM_UP_SECONDS = 3.0  # of the training, before the first round
 SETTLE_SECONDS = 0.3  # after each pause, until queues are as full as usual
-LOG_SECONDS = 0.1
 PART_SHARE = 0.2  # of a round's seconds of training, for each part
 ROUNDS = 5
 
@@ -61,16 +60,10 @@ def measure(config: Config, seconds: float, say: Say, rounds: int = ROUNDS) -> d
     """
     resolved = resolve(decided(config, spec_of(config, say)))
     cores = available_cores()
-    changes = {
-        "run.stop_return": None,
-        "run.total_steps": 10**12,
-        "run.total_seconds": None,
-        "run.log_every_seconds": LOG_SECONDS,
-    }
     with tempfile.TemporaryDirectory() as folder, workers(resolved, cores, Path(folder), say) as measured:
         display = Rounds(measured, resolved, seconds / rounds, rounds)
         try:
-            train(config.replace(changes), run_dir=Path(folder) / "run", display=display, say=say)
+            train(without_end(config), run_dir=Path(folder) / "run", display=display, say=say)
         except TrainingInterrupted:
             if len(display.done) < rounds:  # it was the user's Ctrl-C
                 raise
@@ -107,8 +100,7 @@ class Rounds:
         """`seconds`: of training, per round."""
         self._parts, self._seconds, self._rounds = parts, seconds, rounds
         self._rows = config.actors.unroll_length * config.learner.batch_size
-        self._measure_from: float | None = None
-        self._first: tuple[float, dict[str, Any]] | None = None
+        self._stopwatch = Stopwatch(seconds, WARM_UP_SECONDS)
         self.done: list[Round] = []
 
     def __enter__(self) -> Rounds:
@@ -117,20 +109,13 @@ class Rounds:
     def __exit__(self, *_: object) -> None: ...
 
     def write(self, line: dict[str, Any]) -> None:
-        """Measure the speed since the round's first line. The warm-up begins with the first line of all."""
-        now = time.perf_counter()
-        if self._measure_from is None:
-            self._measure_from = now + WARM_UP_SECONDS
-        if self._first is None:
-            self._first = (now, line) if now >= self._measure_from else None
-            return
-        began, first = self._first
-        steps, updates = line["env_steps"] - first["env_steps"], line["updates"] - first["updates"]
-        if now - began < self._seconds or not steps:
+        """Measure the parts whenever a span of training is complete."""
+        span = self._stopwatch.span(line)
+        if span is None:
             return
         rates = {name: self._parts.rate(name, self._seconds * PART_SHARE) for name in NAMES}
-        passes = updates * self._rows / steps
-        self.done.append(Round(**rates, trained=steps / (now - began), passes=passes, line=line))
+        passes = span.updates * self._rows / span.steps
+        self.done.append(Round(**rates, trained=span.rate, passes=passes, line=line))
         if len(self.done) == self._rounds:
             raise Interrupted  # ends the training, as Ctrl-C does
-        self._first, self._measure_from = None, time.perf_counter() + SETTLE_SECONDS
+        self._stopwatch.restart(SETTLE_SECONDS)

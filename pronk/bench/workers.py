@@ -22,14 +22,18 @@ class Workers:
     def __init__(self, children: list[SupervisedProcess]) -> None:
         self._children = children
 
-    def rate(self, part: str, seconds: float) -> float:
-        """Return the steps per second of a part on one core while all cores do the same."""
-        for one in self._children:
+    def rate(self, part: str, seconds: float, count: int | None = None) -> float:
+        """Return the steps per second of a part on one core while all cores do the same.
+
+        With `count`, only so many cores do; the others are idle.
+        """
+        asked = self._children[:count]
+        for one in asked:
             one.send(MeasurePart(part, seconds))
         rates: dict[int, float] = {}
-        while len(rates) < len(self._children):
+        while len(rates) < len(asked):
             time.sleep(POLL_SECONDS)
-            for number, one in enumerate(self._children):
+            for number, one in enumerate(asked):
                 for answer in one.poll():
                     assert isinstance(answer, PartMeasured)
                     rates[number] = answer.rate
@@ -37,13 +41,17 @@ class Workers:
 
 
 @contextlib.contextmanager
-def workers(config: ResolvedConfig, count: int, folder: Path, say: Callable[[str], None]) -> Iterator[Workers]:
+def workers(
+    config: ResolvedConfig, count: int, folder: Path, say: Callable[[str], None], whole: bool = False
+) -> Iterator[Workers]:
     """Start the processes and wait until all are ready; leaving the block ends them.
+
+    `whole`: they measure whole actors and updates (`whole_parts.py`), not environment, inference and learner.
 
     Raises:
         ProcessFailed: one of them failed.
     """
-    job = {"config": config.to_yaml()}
+    job = {"config": config.to_yaml(), "whole": whole}
     children = [
         SupervisedProcess(
             Child(

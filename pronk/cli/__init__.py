@@ -22,6 +22,7 @@ import pronk.cli.push
 import pronk.cli.zoo
 import pronk.cli.dashboard
 import pronk.cli.bench
+import pronk.cli.plan
 import pronk.cli.show
 import pronk.cli.explain
 import pronk.cli.debug

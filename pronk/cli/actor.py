@@ -69,6 +69,7 @@ def actor(
         board.say("left")
         raise typer.Exit(INTERRUPTED) from None
     board.say("the learner's run has ended")
+    raise typer.Exit  # it has played, whether or not its progress could be printed
 
 
 def end_hanging() -> None:

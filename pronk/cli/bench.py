@@ -18,6 +18,7 @@ from pronk.types import UserError
 
 QUIET = 0.1  # of the cores busy: more means other work, which makes the figures too low
 LOOK_SECONDS = 1.0
+SECONDS, ROUNDS = 15.0, 5
 
 
 @app.command()
@@ -26,9 +27,22 @@ def bench(
     overrides: Overrides = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     seconds: Annotated[
-        float, typer.Option(help="Seconds of training to measure; each part alone takes a fifth of it.")
-    ] = 15.0,
-    rounds: Annotated[int, typer.Option(min=1, help="Rounds to share them out over.")] = 5,
+        float | None,
+        typer.Option(
+            help="Seconds of training to measure [default: 15]; each part alone takes a fifth of it. With --tune, of "
+            "each setting in each round [default: 2].",
+        ),
+    ] = None,
+    rounds: Annotated[int | None, typer.Option(min=1, help="Rounds to share them out over [default: 5].")] = None,
+    tune: Annotated[
+        bool,
+        typer.Option(
+            "--tune", help="Find the fastest actors.count, envs and slots and learner.threads, and write them."
+        ),
+    ] = False,
+    to: Annotated[
+        Path | None, typer.Option("--out", help="With --tune: YAML file to write [default: PRESET-tuned.yaml].")
+    ] = None,
     trust: Trust = False,
 ) -> None:
     """Measure how fast a preset trains here, against this machine's limit.
@@ -40,19 +54,29 @@ def bench(
     Given a run directory instead of a preset, it measures the run's configuration and keeps the figures there, where
     `pronk dashboard` shows the run's speed against them. Where the machine has other work, which
     makes the figures too low, there is a warning.
+
+    With `--tune` it trains with each setting of a small grid by turns, drops the slower half after every round, and
+    writes the best to a file: `pronk bench cartpole --tune`, then `pronk train cartpole-tuned.yaml`. It takes some
+    minutes. Batch, unroll length and passes stay as they are, and so does what is set on the command line. Ctrl-C shows
+    what was measured so far.
     """
-    if not seconds >= 1:
-        raise UserError(f"--seconds must be at least 1, got {seconds:g}")
+    check_options(seconds, rounds, tune, to)
     run = run_to_measure(source, overrides)
     config = load_config(run / "config.yaml" if run else source, overrides)
     if run:
         from pronk.runs.trust import code_to_train, require_known
 
         require_known(code_to_train(config), str(run), trust)
+    if tune:
+        from pronk.cli.bench_tune import file_to_write, show_tuning
+
+        base = str(run / "config.yaml") if run else source
+        path = file_to_write(run.name if run else source, to)
+        return show_tuning(config, base, overrides or [], seconds, path, as_json, other_load())
     load = other_load()
     from pronk.bench import measure
 
-    figures = {**measure(config, seconds, warn, rounds), **load}
+    figures = {**measure(config, seconds or SECONDS, warn, rounds or ROUNDS), **load}
     if run:
         (run / "bench.json").write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
     if as_json:
@@ -62,6 +86,17 @@ def bench(
     low, high = figures["spread"]["efficiency"]
     out.print(f"efficiency {figures['efficiency']:.0%} (trained / limit), {low:.0%} to {high:.0%} in the rounds")
     out.print(figures["advice"], highlight=False, soft_wrap=True)
+
+
+def check_options(seconds: float | None, rounds: int | None, tune: bool, to: Path | None) -> None:
+    """Raise UserError for values that cannot be, or that do not go together."""
+    least = 0.1 if tune else 1
+    if seconds is not None and not seconds >= least:
+        raise UserError(f"--seconds must be at least {least}, got {seconds:g}")
+    if tune and rounds is not None:
+        raise UserError("--rounds: --tune has as many rounds as it needs; use --seconds for longer ones")
+    if to is not None and not tune:
+        raise UserError("--out is for --tune: add it, or leave --out out")
 
 
 def table_of(figures: dict[str, Any], source: str) -> Table:

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from pronk.cli.shell import AsJson, app, out, warn
+from pronk.cli.shell import AsJson, Screen, app, out, warn
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -90,7 +89,7 @@ def compare(
     if as_json:
         print(json.dumps(result.as_json(), indent=2))
         return
-    console = out if out.is_terminal else Console(file=out.file, width=PIPED_WIDTH)
+    console = out if out.is_terminal else Screen(width=PIPED_WIDTH)
     for table in tables(2 if console.width >= 100 else 1):
         console.print(table)
     for path, reason in result.left_out.items():

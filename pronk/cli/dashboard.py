@@ -31,6 +31,7 @@ def dashboard(
             server.serve_forever()
         except KeyboardInterrupt:
             out.print("ended")
+            raise typer.Exit from None
 
 
 def open_in_browser(url: str) -> None:

@@ -9,6 +9,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from pronk.cli.environment_output import environments_print_to_stderr
 from pronk.cli.shell import AsJson, Best, Deterministic, EpisodeSeed, Run, TaskName, Trust, app, out
 from pronk.runs.reading import return_text
 
@@ -30,7 +31,9 @@ def evaluate(
     """
     from pronk.evaluation.playing import evaluate as play
 
-    summary = play(run, episodes, deterministic=deterministic, best=best, seed=seed, task=task, trust=trust).summary()
+    with environments_print_to_stderr():
+        played = play(run, episodes, deterministic=deterministic, best=best, seed=seed, task=task, trust=trust)
+    summary = played.summary()
     if as_json:
         print(json.dumps(summary))
         return

@@ -10,6 +10,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from pronk.cli.environment_output import environments_print_to_stderr
 from pronk.cli.shell import AsJson, Best, Run, TaskName, Trust, app, out
 
 
@@ -41,7 +42,8 @@ def export(
     """
     from pronk.exports import export as write
 
-    done = write(run, to, file, best=best, task=task, trust=trust)
+    with environments_print_to_stderr():
+        done = write(run, to, file, best=best, task=task, trust=trust)
     if as_json:
         print(json.dumps({**done._asdict(), "file": str(done.file), "program": str(done.program)}, default=vars))
         return

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
+import errno
 import gc
 import os
 import re
@@ -10,7 +12,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import typer
 from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderHook
@@ -31,6 +33,8 @@ from pronk.runs.trust import UntrustedError
 from pronk.types import Failure, UserError
 
 FAILED, MISTAKE = 1, 2  # exit codes
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)  # a full disk, a quota, `ulimit -f`, read-only
+CANNOT_PRINT = "cannot write to the standard output: "
 
 
 def hide_plain_types() -> None:
@@ -85,8 +89,11 @@ class Screen(Console):
     """A console whose output cannot end the command.
 
     If its reader goes away (`pronk train ... | head`) nothing more is shown; on a full disk (`pronk train ... > log`)
-    what cannot be written is dropped. The command continues.
+    what cannot be written is dropped. The command continues, and `main` reports it at the end.
     """
+
+    lost: ClassVar[OSError | None] = None
+    """Why part of the standard output could not be written, whichever console printed it."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -96,8 +103,10 @@ class Screen(Console):
         """Called by rich whenever there is something to write."""
         try:
             super()._check_buffer()
-        except OSError:
+        except OSError as error:
             del self._buffer[:]
+            if not self.stderr:
+                Screen.lost = error
 
     def on_broken_pipe(self) -> None:
         """Called by rich. Its default is to exit at once, which would end a training without a checkpoint."""
@@ -181,19 +190,54 @@ def show_warning(message: Warning | str, category: type[Warning], *where: Any, *
 python_shows_warning = warnings.showwarning
 
 
+def exit_code(of_command: Any) -> int:
+    """Return the exit code of a command that ended by itself.
+
+    A command that only prints has no code of its own, and fails if its output could not be written. Others, such as
+    `pronk train`, have done their work all the same.
+    """
+    if Screen.lost is not None:
+        err.print(Text("failed:", "red"), Text(f"{CANNOT_PRINT}{Screen.lost}"), soft_wrap=True)
+    if isinstance(of_command, int):
+        return of_command
+    return FAILED if Screen.lost else 0
+
+
+def can_print() -> bool:
+    """Return whether anything can be written to the standard output."""
+    try:
+        print(flush=True)
+    except OSError:
+        return False
+    return True
+
+
+def drop_output() -> None:
+    """Send what is still to be printed nowhere, or Python complains when it flushes at exit."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):  # it may be no file at all
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
 def main() -> None:
     """Run a command. A user's mistake is one line and exit code 2; a failure is its root cause and exit code 1."""
     collect_seldom()
     atexit.register(gc.freeze)  # the garbage collections at exit would visit all of torch's objects: half a second
     sys.path.insert(0, os.getcwd())  # so that `module:attribute` finds the user's modules
     warnings.showwarning = show_warning
+    Screen.lost = None
     try:
         code = app(standalone_mode=False)
-        raise SystemExit(code if isinstance(code, int) else 0)
+        if sys.stdout is not None:  # it is None with `>&-`
+            sys.stdout.flush()  # here: an error at exit would be Python's own complaint
+        raise SystemExit(exit_code(code))
     except BrokenPipeError:  # the reader of what a command prints has gone
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains when it flushes
+        drop_output()
         raise SystemExit(FAILED) from None
-    except (KeyboardInterrupt, typer.Abort):  # typer turns the first into the second
+    except (KeyboardInterrupt, typer.Abort) as end:  # typer turns the first into the second, and EOFError, too
+        if isinstance(end.__cause__, EOFError):  # such as of a truncated file
+            raise end.__cause__ from None
         raise SystemExit(INTERRUPTED) from None
     except Exception as error:
         if isinstance(error, Failure):
@@ -203,6 +247,9 @@ def main() -> None:
             word, code = "error:", MISTAKE
         elif hasattr(error, "format_message"):  # typer's errors: a wrong option
             word, message, code = "error:", error.format_message(), MISTAKE
+        elif isinstance(error, OSError) and error.errno in NO_ROOM:
+            word, message, code = "failed:", f"{'' if can_print() else CANNOT_PRINT}{error}", FAILED
+            drop_output()
         else:
             raise
         report(Failed(message, mistake=code == MISTAKE))

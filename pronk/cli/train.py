@@ -270,4 +270,7 @@ def show_summary(summary: dict[str, Any], resume_command: str) -> None:
     for what, how in hints:
         out.print(Text(f"  {what:<12}{how}"), soft_wrap=True)
     for table in sorted(profile.glob("*.txt")):
-        out.print(Text(f"Where the time of {table.stem} went:\n{table.read_text(encoding='utf-8').rstrip()}"))
+        text = table.read_text(encoding="utf-8").rstrip()
+        out.print(Text(f"Where the time of {table.stem} went:\n{text}"), soft_wrap=True)
+        if not table.with_suffix(".json.gz").exists():
+            out.print("The run ended before a trace was written: add run.stop_return=null.", highlight=False)

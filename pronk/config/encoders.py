@@ -4,7 +4,7 @@
     the same of bytes (MiniGrid)                   codes: what a cell holds is a name, not a brightness
     image up to 64 pixels wide                     compact
     larger image                                   shallow
-    numbers, vectors, labels and text, joined      mlp
+    numbers, vectors, labels and text, joined      mlp; text beside a grid of codes goes with the grid
 
 Nothing here needs torch, so `pronk show` and the other sections of the configuration can ask too.
 """
@@ -19,6 +19,7 @@ SMALL, MEDIUM = 20, 64  # pixels: the longest side of an image that `small` and 
 LEAST_COMPACT, LEAST_SHALLOW = 10, 20  # pixels: the shortest side that leaves something after the convolutions
 LEAST_GRID = 3  # cells: the width of the smallest convolution
 LEAST_GREY = 1024  # pixels: a smaller array without channels is a table of numbers, not a picture
+TEXT_ALONE: tuple[str, tuple[int, ...]] = ("mlp", ())  # the kind of a text that is not beside a grid of codes
 
 
 class Group(NamedTuple):
@@ -29,12 +30,23 @@ class Group(NamedTuple):
 
 
 def groups(observation: Tree) -> list[Group]:
-    """Return the encoders of an observation and the entries of each. Images of one size and encoder share one."""
+    """Return the encoders of an observation and the entries of each. Images of one size and encoder share one.
+
+    Texts go with the first grid of codes, if there is one, because their words may name what is in its cells.
+    """
+    entries = leaves(observation)
+    kinds = [_encoder_and_size(spec) for _, spec in entries]
+    text_kind = next((kind for kind in kinds if kind[0] == "codes"), TEXT_ALONE)
     found: dict[tuple[str, tuple[int, ...]], dict[str, ArraySpec]] = {}
-    for path, spec in leaves(observation):
-        kind = encoder_of(spec)
-        found.setdefault((kind, () if kind == "mlp" else picture(spec)[1:]), {})[path] = spec
-    return [Group(kind, entries) for (kind, _), entries in found.items()]
+    for (path, spec), kind in zip(entries, kinds, strict=True):
+        found.setdefault(text_kind if spec.words else kind, {})[path] = spec
+    return [Group(encoder, members) for (encoder, _), members in found.items()]
+
+
+def _encoder_and_size(spec: ArraySpec) -> tuple[str, tuple[int, ...]]:
+    """Return the encoder of a single entry, and the size of its picture."""
+    encoder = encoder_of(spec)
+    return encoder, () if encoder == "mlp" else picture(spec)[1:]
 
 
 def encoder_of(spec: ArraySpec) -> str:

@@ -8,11 +8,19 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+LONGEST_SHOWN = 200  # characters of a value in a message
+
 
 def nearest(word: str, choices: Iterable[str]) -> str:
     """Return ` (did you mean 'x'?)`, or an empty string if no choice is similar."""
     close = difflib.get_close_matches(word, list(choices), n=1, cutoff=0.5)
     return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+def shown(value: Any) -> str:
+    """Return a value as it is written, or the beginning of it."""
+    text = repr(value)
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
 
 
 def explain_validation_error(error: ValidationError, model: type[BaseModel]) -> str:
@@ -57,11 +65,11 @@ def _explain(mistake: Any, model: type[BaseModel]) -> str:
     value = mistake["input"]
     if mistake["type"] == "literal_error":
         choices = _choices(mistake)
-        return f"{key}: {value!r} is not one of {', '.join(choices)}{nearest(str(value), choices)}"
+        return f"{key}: {shown(value)} is not one of {', '.join(choices)}{nearest(str(value), choices)}"
     if mistake["type"] == "model_type":
-        return f"{key}: expected keys below it, got {value!r}; write {key}.<key>=value"
+        return f"{key}: expected keys below it, got {shown(value)}; write {key}.<key>=value"
     wanted = mistake["msg"].replace("Input should ", "must ", 1)
-    return f"{key} {wanted[:1].lower()}{wanted[1:]}, got {value!r}{_hint(key, model)}"
+    return f"{key} {wanted[:1].lower()}{wanted[1:]}, got {shown(value)}{_hint(key, model)}"
 
 
 def _choices(mistake: Any) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import time
 from pathlib import Path
 
@@ -49,3 +50,13 @@ def has_gpu() -> bool:
         return False
     drivers = ("/proc/driver/nvidia/version", "/dev/nvidia0", "/dev/dxg")  # the last one: Linux in Windows
     return any(Path(driver).exists() for driver in drivers)
+
+
+def cpu_name() -> str:
+    """Return the model of this machine's CPU, or its architecture where that is not known."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()

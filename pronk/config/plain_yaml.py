@@ -20,6 +20,7 @@ NUMBERS = {
 DEEPEST = 50
 FAST_LENGTH = 16_000  # characters: libyaml overflows its stack where a longer text is nested tens of thousands deep
 MOST_VALUES = 100_000
+MOST_CHARACTERS = 2_000_000  # a few seconds of PyYAML
 
 
 def _without_numbers(resolvers: dict[str, list[Any]]) -> dict[str, list[Any]]:
@@ -65,6 +66,8 @@ def parse(text: str, loader: Any = Loader) -> Any:
     Raises:
         yaml.YAMLError: for everything that is not plain data of a reasonable size.
     """
+    if len(text) > MOST_CHARACTERS:
+        raise yaml.YAMLError(f"it has more than {MOST_CHARACTERS:,} characters")
     if len(text) > FAST_LENGTH:
         loader = Loader
     try:

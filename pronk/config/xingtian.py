@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import math
 import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -67,6 +68,7 @@ MODELS = ("ImpalaMlp", "ImpalaMlpZeus", "ImpalaCnn", "ImpalaCnnZeus", "ImpalaCnn
 OPTIMISERS = {"adam": "adam", "rmsprop": "rmsprop_tf"}
 OPT_CNN = {42: "compact", 84: "opt_cnn"}  # by the size of a frame
 CASES = ("alg_para.alg_config.", "agent_para.agent_config.")  # sections in which a list is several values to try
+MOST_LAYERS, MOST_CASES = 1000, 1000  # of an MLP; of a sweep
 MOST_ROWS = 128  # that all its models except ImpalaCnnOpt learn from at once, whatever BATCH_SIZE says
 
 
@@ -95,6 +97,10 @@ def convert(tree: dict[str, Any]) -> Conversion:
         return Conversion(config | {"population": options}, more + notes)
     if not lists:
         return convert_one(tree)
+    if (count := math.prod(map(len, lists.values()))) > MOST_CASES:
+        raise UserError(
+            f"the lists of {', '.join(lists)} have {count:,} combinations; at most {MOST_CASES:,} are tried"
+        )
     cases = []
     for values in itertools.product(*lists.values()):
         case = copy.deepcopy(tree)
@@ -165,9 +171,10 @@ class Source:
         return value
 
     def take_count(self, path: str, default: int | None = None) -> Any:
-        """Take an integer of at least 1, which may be written as a float."""
+        """Take an integer of at least 1, which may be written as a float, or the default if there is no value."""
         value = self.take(path, default, (int, float))
-        if value is not None and (value < 1 or value != int(value)):
+        value = default if value is None else value
+        if value is not None and (not math.isfinite(value) or value < 1 or value != int(value)):
             raise UserError(f"{path} must be an integer of at least 1, got {value!r}")
         return None if value is None else int(value)
 
@@ -233,6 +240,8 @@ def convert_model(source: Source, put: Callable[[str, Any], None], size: int | N
         return source.take(f"{path}.{name}", source.take(f"alg_para.alg_config.{name}", DEFAULTS[name], number), number)
 
     width, layers = (source.take_count(f"{path}.{name}", int(DEFAULTS[name])) for name in ("HIDDEN_SIZE", "NUM_LAYERS"))
+    if layers > MOST_LAYERS:
+        raise UserError(f"{path}.NUM_LAYERS must be at most {MOST_LAYERS}, got {layers}")
     if model.startswith("ImpalaMlp"):
         put("network.torso", "mlp")
         put("network.hidden", [width] * layers)
@@ -274,7 +283,7 @@ def convert_scaling(source: Source) -> None:
     path = "model_para.actor"
     mean, deviation = source.take(f"{path}.state_mean", 0.0), source.take(f"{path}.state_std", 255.0)
     if (mean, deviation) != (0.0, 255.0):
-        source.note(f"{path}.state_mean, state_std", f"({mean:g}, {deviation:g}) there; images go from 0 to 1 here")
+        source.note(f"{path}.state_mean, state_std", f"({mean}, {deviation}) there; images go from 0 to 1 here")
 
 
 def convert_sizes(source: Source, put: Callable[[str, Any], None], model: str) -> None:
@@ -319,7 +328,9 @@ def envs_per_actor(total: int, batch: int) -> int:
     def misses(envs: int) -> float:
         return abs(max(1, round(total / envs)) * envs - total) / total
 
-    even = [envs for envs in range(1, total + 1) if envs % batch == 0 or batch % envs == 0]
+    # One environment always fits, so none that is further from 16 can be chosen.
+    most = min(total, 2 * ENVS_PER_ACTOR - 1)
+    even = [envs for envs in range(1, most + 1) if envs % batch == 0 or batch % envs == 0]
     return min((envs for envs in even if misses(envs) <= TOLERANCE), key=lambda envs: abs(envs - ENVS_PER_ACTOR))
 
 

@@ -46,6 +46,8 @@ def convert_population(given: Any) -> tuple[dict[str, Any], list[str]]:
     priors, notes = convert_mutations(left.pop("hyperparameters_mutations", None))
     options: dict[str, Any] = {"size": size, "ready_steps": interval, "burn_in_steps": 0, "priors": priors}
     if (delta := left.pop("perturb_factor_delta", None)) is not None:
+        if type(delta) not in (int, float):
+            raise UserError(f"pbt_config.perturb_factor_delta must be a number, got {delta!r}")
         options["perturb_factor"] = 1 + delta
         notes.append(f"pbt_config.perturb_factor_delta: times {1 - delta:g} there is divided by {1 + delta:g} here")
     if (metric := left.pop("metric_key", METRICS[0])) not in METRICS:
@@ -72,5 +74,5 @@ def convert_mutations(given: Any) -> tuple[dict[str, Any], list[str]]:
         else:
             raise UserError(f"{path}.{name} must be a list of values or {{min, max}}, got {values!r}")
     if not priors:
-        raise UserError(f"{path}: none of {', '.join(given)} can be converted; {', '.join(SETTINGS)} can")
+        raise UserError(f"{path}: none of {', '.join(map(str, given))} can be converted; {', '.join(SETTINGS)} can")
     return priors, notes

@@ -21,6 +21,7 @@ from pronk.runs.checkpoint import Checkpoints, Held
 from pronk.types import UserError
 
 POLL_SECONDS = 0.1  # polling the process at every update would cost too much
+START_SECONDS = 120.0  # at low priority, on a busy machine; then the usual timeout begins
 GRACE_SECONDS = 2.0  # for an idle process to close its environments
 
 
@@ -117,7 +118,10 @@ class CheckpointWorker:
             self._checkpoints.release(self._held)
 
     def _silent_seconds(self) -> float:
-        """Return the seconds since the process last reported; 0 without a task, and while it starts."""
-        if self.task is None or self._process is None or not self._process.has_reported:
+        """Return the seconds since the process last reported or got its task; 0 without a task.
+
+        Starting may take long on a busy machine, but not for ever.
+        """
+        if self.task is None or self._process is None:
             return 0.0
-        return time.monotonic() - max(self._process.last_message_at, self._task_at)
+        return min(self._process.silent_seconds(START_SECONDS), time.monotonic() - self._task_at)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor, nn
 
@@ -12,6 +14,10 @@ from pronk.types import ActionSpec, Value
 
 # A small gain makes the first policy nearly uniform; a large one would commit to an action before anything is learnt.
 POLICY_GAIN, VALUE_GAIN = 0.01, 1.0
+# The first standard deviation of n real-valued actions is n to this power. With 0 (1 for each), what Ant's eight joints
+# do is mostly noise: -22 after 250,000 steps, 311 so. With -1/2 (1 for all together) HalfCheetah and Ant learn still
+# faster, but DeepMind Control's walker, whose actions cost nothing, explores too little: 81 instead of 196.
+STD_EXPONENT = -0.25
 
 
 class ChoiceHead(nn.Module):
@@ -31,8 +37,9 @@ class GaussianHead(nn.Module):
 
     def __init__(self, inputs: int, action: ActionSpec) -> None:
         super().__init__()
-        self._mean = orthogonal(nn.Linear(inputs, action.array.size), POLICY_GAIN)
-        self._log_std = nn.Parameter(torch.zeros(action.array.size))
+        size = action.array.size
+        self._mean = orthogonal(nn.Linear(inputs, size), POLICY_GAIN)
+        self._log_std = nn.Parameter(torch.full((size,), math.log(size**STD_EXPONENT)))
 
     def forward(self, features: Tensor) -> Tensor:
         """Return [..., 2 x size]: means, then log standard deviations."""

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from pronk.networks.heads import in_float32
 from pronk.networks.popart import PopArtHead, PopArtValue
+from pronk.types import Array
 
 BINS = 101
 REACH = 10.0  # standard deviations of the targets on either side
@@ -65,7 +66,7 @@ class HistogramHead(PopArtHead):
         """See `Network.value`."""
         return HistogramValue(self, raw, task.long())
 
-    def _preserve(self, mean: Tensor, scale: Tensor) -> None:
+    def _preserve(self, factor: Array, shift: Array) -> None:
         pass
 
 

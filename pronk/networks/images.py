@@ -32,6 +32,7 @@ class ImageTorso(Torso):
         super().__init__(specs, config)
         named = dict(leaves(specs))
         self._images = {path: spec for path, spec in named.items() if can_be_image(spec)}
+        self._others = {path: spec for path, spec in named.items() if path not in self._images}
         sizes = {picture(spec)[1:] for spec in self._images.values()}
         if len(sizes) != 1:
             raise UserError(
@@ -39,7 +40,7 @@ class ImageTorso(Torso):
                 f"it has {[spec.shape for spec in named.values()]}; try network.torso=auto"
             )
         height, width = sizes.pop()
-        channels = self.channels(list(self._images.values()))
+        channels = self.channels()
         self._convolutions = self.convolutions(channels)
         try:
             shape = self._convolutions(torch.zeros(1, channels, height, width)).shape
@@ -52,29 +53,31 @@ class ImageTorso(Torso):
         self._linear = orthogonal(nn.Linear(shape[1] if self._pools else shape.numel(), self.features), RELU_GAIN)
         self._norm = nn.LayerNorm(self.features) if config.layer_norm else nn.Identity()
         self._standardise = is_standardised(config)
-        self._others = [path for path in named if path not in self._images]
-        self._flat = Flat({path: named[path] for path in self._others})
+        self._flat = Flat(self._others)
         self.size = self.features + self._flat.size
 
     def convolutions(self, channels: int) -> nn.Module:
         """[M, channels, H, W] -> [M, C, h, w], activated."""
         raise NotImplementedError
 
-    def channels(self, images: list[ArraySpec]) -> int:
+    def channels(self) -> int:
         """Return the number of channels of what `pictures` returns."""
-        return sum(picture(spec)[0] for spec in images)
+        return sum(picture(spec)[0] for spec in self._images.values())
 
-    def pictures(self, images: list[Tensor]) -> Tensor:
-        """Images [M, C, H, W] as they come -> [M, channels, H, W], what the convolutions see."""
-        scaled = [in_unit_range(image) for image in images]
+    def pictures(self, arrays: dict[str, Tensor]) -> Tensor:
+        """Return [M, channels, H, W], what the convolutions see, from the entries of the observation by their path."""
+        scaled = [in_unit_range(image) for image in self._planes(arrays)]
         stacked = torch.cat(scaled, 1) if len(scaled) > 1 else scaled[0]
         return standardised(stacked) if self._standardise else stacked
+
+    def _planes(self, arrays: dict[str, Tensor]) -> list[Tensor]:
+        """The images as they come, each [M, C, H, W]."""
+        return [planes(arrays[path], spec) for path, spec in self._images.items()]
 
     def forward(self, observation: Tree) -> Tensor:
         """[M, size]."""
         arrays = dict(leaves(observation))
-        seen = self.pictures([planes(arrays[path], spec) for path, spec in self._images.items()])
-        seen = self._convolutions(seen.contiguous(memory_format=torch.channels_last))
+        seen = self._convolutions(self.pictures(arrays).contiguous(memory_format=torch.channels_last))
         seen = seen.mean((2, 3)) if self._pools else seen.flatten(1)
         features = torch.relu(self._norm(self._linear(seen)))
         if not self._others:

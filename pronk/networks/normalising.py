@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -84,17 +85,19 @@ class EntryNormaliser(Statistics):
 
     def update(self) -> None:
         """See `Statistics.update`. Means over all batches at first, later mostly over the newest."""
-        count = self.sums[0]
-        seen = (count > 0).float()
-        distance, square = (part.view_as(self.mean) / count.clamp(min=SMALLEST) for part in self.sums[1:].chunk(2))
-        self.batches.add_(seen)
-        share = seen * share_of_newest(self.batches, MEMORY)
+        sums, old_mean, old_variance, batches = self._arrays("sums", "mean", "variance", "batches")
+        count = sums[0]
+        if not count > 0:
+            return
+        distance, square = (sums[1:] / count).reshape(2, *old_mean.shape)
+        batches = batches + 1
+        share = share_of_newest(batches, MEMORY)
+        mean = old_mean + share * distance
         # The variance of a mixture: that within each part, and that between their means.
-        self.variance.mul_(1 - share).add_(share * (square - share * distance.square())).clamp_(min=0.0)
-        self.mean.add_(share * distance)
-        if seen:
-            self.factor.copy_(1.0 / (self.variance.sqrt() + CONSTANT * self.mean.abs() + SMALLEST))
-            self.shift.copy_(-self.mean * self.factor)
+        variance = (1 - share) * old_variance + share * (square - share * distance**2)
+        variance = np.maximum(variance, 0.0)
+        factor = 1.0 / (np.sqrt(variance) + CONSTANT * np.abs(mean) + SMALLEST)
+        self._replace(mean=mean, variance=variance, batches=batches, factor=factor, shift=-mean * factor)
 
 
 def is_number(spec: ArraySpec) -> bool:

@@ -8,11 +8,13 @@ same size for every task, and an entropy cost means the same everywhere.
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from pronk.networks.heads import in_float32
 from pronk.parameters import Statistics, share_of_newest
+from pronk.types import Array
 
 SMALLEST = 1e-8
 FLATTEST = 1e-2  # a scale below this share of the mean, or an advantage below this share of the scale, is noise
@@ -46,34 +48,37 @@ class PopArtHead(Statistics):
         """See `Network.value`."""
         return PopArtValue(self, raw, task.long())
 
-    def observe(self, task: Tensor, *sums: Tensor) -> None:
-        """Add [B] sums over the valid steps of each column: count, distance from the mean, its square, advantage²."""
-        for total, amount in zip(self.sums.view(4, -1), sums, strict=True):
-            total.index_add_(0, task, amount)
+    def observe(self, task: Tensor, sums: Tensor) -> None:
+        """Add sums over the valid steps of columns, [4, B]: count, distance from the mean, its square, advantage²."""
+        self.sums.view(4, -1).index_add_(1, task, sums)
 
     def update(self) -> None:
         """See `Statistics.update`."""
-        count, distance, square, advantage_square = self.sums.view(4, -1)
-        seen = (square > 0).float()
-        count = count.clamp(min=SMALLEST)
-        self.batches.add_(seen)
-        share = seen * share_of_newest(self.batches, MEMORY)
+        (sums,) = self._arrays("sums")
+        count, distance, square, advantage_square = sums.reshape(4, -1)
+        seen = square > 0  # tasks that the batch had anything to say about
+        if not seen.any():
+            return
+        old_mean, old_scale, old_size, batches = self._arrays("mean", "scale", "advantage_size", "batches")
+        batches = batches + seen
+        share = seen * share_of_newest(batches, MEMORY)
+        count = np.maximum(count, SMALLEST)
         distance = distance / count
-        mean = self.mean + share * distance
+        mean = old_mean + share * distance
         # The variance of a mixture: that within each part, and that between their means.
-        variance = (1 - share) * self.scale.square() + share * (square / count - share * distance.square())
-        scale = torch.maximum(variance.clamp(min=SMALLEST**2).sqrt(), FLATTEST * mean.abs())
-        scale = torch.where(seen > 0, scale, self.scale)
-        self._preserve(mean, scale)
-        self.mean.copy_(mean)
-        self.scale.copy_(scale)
-        size = ((1 - share) * self.advantage_size.square() + share * advantage_square / count).sqrt()
-        self.advantage_size.copy_(torch.where(seen > 0, torch.maximum(size, FLATTEST * scale), self.advantage_size))
+        variance = (1 - share) * old_scale**2 + share * (square / count - share * distance**2)
+        scale = np.maximum(np.sqrt(np.maximum(variance, SMALLEST**2)), FLATTEST * np.abs(mean))
+        scale = np.where(seen, scale, old_scale)
+        size = np.sqrt((1 - share) * old_size**2 + share * advantage_square / count)
+        size = np.where(seen, np.maximum(size, FLATTEST * scale), old_size)
+        self._preserve(old_scale / scale, (old_mean - mean) / scale)
+        self._replace(mean=mean, scale=scale, advantage_size=size, batches=batches)
 
-    def _preserve(self, mean: Tensor, scale: Tensor) -> None:
+    def _preserve(self, factor: Array, shift: Array) -> None:
         """Change the last layer so that values in the units of the return stay what they were."""
-        self._linear.weight.mul_((self.scale / scale).unsqueeze(-1))
-        self._linear.bias.copy_((self.scale * self._linear.bias + self.mean - mean) / scale)
+        scaled, shifted = (torch.from_numpy(array).to(self._linear.bias.device) for array in (factor, shift))
+        self._linear.weight.mul_(scaled.unsqueeze(-1))
+        self._linear.bias.mul_(scaled).add_(shifted)
 
 
 class PopArtValue:
@@ -101,5 +106,5 @@ class PopArtValue:
         """See `types.Value.observe`."""
         count = valid.to(target.dtype)
         distance = (target - self._mean) * count
-        sums = (count, distance, distance.square(), advantage.square() * count)
-        self._head.observe(self._task, *(amount.sum(0) for amount in sums))
+        amounts = torch.stack([count, distance, distance.square(), advantage.square() * count])
+        self._head.observe(self._task, amounts.sum(1))

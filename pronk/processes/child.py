@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import faulthandler
 import importlib
+import io
 import json
 import os
 import signal
@@ -17,10 +19,12 @@ import time
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, BinaryIO
 
 from pronk.processes import session
 from pronk.processes.channel import VARIABLE, Channel, ChannelClosed, inherited, pair
 from pronk.processes.collecting import collect_seldom
+from pronk.processes.compiled_code import NO_COMPILED_FILES
 from pronk.processes.failures import user_traceback
 from pronk.processes.lifeline import die_with_parent
 from pronk.processes.messages import Failed, Run
@@ -30,6 +34,7 @@ LONGEST_CAUSE = 15_000  # characters: less than any socket's buffer, so that rep
 SEND_SECONDS = 5.0
 SECRETS = ("PRONK_TOKEN",)  # variables that a child gets only if it needs them: environments run code of many authors
 TAIL_BYTES = 1 << 16
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 STACK_SECONDS = 1.0  # for a process to write its stack; a stopped one never does
 
 # Not `-m`: the parent's import path is set before anything of Pronk's or the user's is imported.
@@ -57,9 +62,10 @@ def start(
     """
     channel, theirs = pair()
     try:
-        with theirs, open(log, "ab") as file:
+        with theirs, opened_log(log) as file:
             process = subprocess.Popen(
-                [sys.executable, "-P", "-c", START, json.dumps(sys.path)],
+                # Only the first life may compile modules: later the disk may be full.
+                [sys.executable, "-P", *([NO_COMPILED_FILES] if run.life else []), "-c", START, json.dumps(sys.path)],
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=file,
@@ -75,6 +81,34 @@ def start(
     return process, channel
 
 
+def opened_log(log: Path) -> BinaryIO:
+    """Open a log for appending. On a disk that is read-only, or too full for a new file, the output goes nowhere."""
+    try:
+        return open(log, "ab")
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+        return open(os.devnull, "ab")
+
+
+class Forgiving(io.FileIO):
+    """A file whose write errors are ignored: on a full disk a child loses lines of its log, not its life."""
+
+    def write(self, data: Any, /) -> int:
+        """Return how much was written; all of it if that failed."""
+        try:
+            return super().write(data)
+        except OSError:
+            return len(data)
+
+
+def forgiving_output() -> None:
+    """Let no `print` of this process fail, not even one of an environment."""
+    for name, descriptor in (("stdout", 1), ("stderr", 2)):
+        file = io.BufferedWriter(Forgiving(descriptor, "wb", closefd=False))
+        setattr(sys, name, io.TextIOWrapper(file, "utf-8", "backslashreplace", line_buffering=name == "stderr"))
+
+
 def environment(keeps_secrets: bool) -> dict[str, str]:
     """Return this process's environment for a child."""
     return {name: value for name, value in os.environ.items() if keeps_secrets or name not in SECRETS}
@@ -87,6 +121,7 @@ def main() -> None:
     run = next(iter(channel))
     assert isinstance(run, Run)
     die_with_parent(run.parent)
+    forgiving_output()
     session.inherit()
     collect_seldom()
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -23,6 +23,7 @@ SHOW_CURSOR = b"\x1b[?25h\n"
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 STANDARD_STREAMS = (0, 1, 2)
 AT_ONCE_SECONDS = 0.3
+SAVING = "saving"  # begins the line that is reported at the first signal
 
 
 class Interrupted(BaseException):
@@ -39,6 +40,8 @@ class Interrupts:
         self._say = say
         self.requested = False
         """Whether a signal came."""
+        self.checks = 0
+        """How often `check` was called: grows as long as the run goes on or waits for others."""
         self._at_once = self._announced = False
         self._number, self._noted_at = signal.SIGINT, 0.0
         self._terminals: list[int] = []
@@ -60,6 +63,7 @@ class Interrupts:
 
     def check(self) -> None:
         """Raise `Interrupted` if a signal came."""
+        self.checks += 1
         if self.requested:
             self.announce()
             raise Interrupted
@@ -71,7 +75,7 @@ class Interrupts:
             self._announced = True
             again = "; Ctrl-C again abandons" if self._number == signal.SIGINT else f" ({self._number.name})"
             with contextlib.suppress(OSError, RuntimeError):  # a handler may interrupt another print
-                self._say(f"saving{again}")
+                self._say(f"{SAVING}{again}")
 
     @contextlib.contextmanager
     def at_once(self) -> Iterator[None]:

@@ -1,7 +1,11 @@
 """Where the time of a process goes: a table of its parts, and a trace for Perfetto (https://ui.perfetto.dev).
 
-    PROFILE/learner.txt       share of the time in each part, from samples of the stack
-    PROFILE/learner.json.gz   every operation of torch during one second
+    PROFILE/learner.txt       share of the time in each part, and how long its calls took
+    PROFILE/learner.json.gz   the parts and every operation of torch during one second
+
+While a profile is made, the methods that make up the parts are replaced by ones that look at the clock first. Without
+a profile nothing is replaced, so nothing is slower. A sampler would cost even less, but a thread sees another's stack
+only where that one lets go of the interpreter, and the longest call is not in its samples.
 
 Nothing is measured before the first second has passed: by then everything that is only done once has been done.
 """
@@ -9,54 +13,51 @@ Nothing is measured before the first second has passed: by then everything that 
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import sys
 import threading
 import time
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
-SAMPLE_SECONDS = 0.002
+from pronk.processes.parts_of_time import Parts, TimeSpent, table_of
+
 WARM_UP_SECONDS = 1.0
 TRACE_SECONDS = 1.0  # a second has tens of thousands of operations
-REST = "everything else"
 
-Parts = dict[tuple[str, str], str]
-"""(start of a module's name, function) -> what it does. Of a stack, the innermost function that is named counts."""
 
-LEARNER_PARTS: Parts = {
-    ("pronk.batcher", "next"): "waiting for unrolls, and stacking them to batches",
-    ("pronk.learner", "gradient"): "forward, loss and backward",
-    ("pronk.learner", "update"): "optimiser",
-    ("pronk.learners", "step"): "adding up gradients, counting episodes",
-    ("pronk.transport", "publish"): "publishing parameters",
-    ("pronk.replay.buffer", "record"): "replay",
-    ("pronk.training", "_report"): "metrics and display",
-    ("pronk.training", "_save"): "checkpoints",
-}
-ACTOR_PARTS: Parts = {
-    ("pronk.envs", "step"): "environments",
-    ("pronk.policies", "act"): "inference",
-    ("pronk.policies", "refresh"): "loading parameters",
-    ("pronk.transport", "unroll"): "waiting for a free slot",
-    ("pronk.actor", "_play"): "filling the unroll",
-    ("pronk.actor", "check_finite"): "looking for NaN",
-}
+class Method(NamedTuple):
+    """One that belongs to a part."""
+
+    owner: Any
+    """An object, class or module; or the last two as `module:Class`, which is left out if it is not imported."""
+    name: str
+    part: str
+    until_entered: bool = False
+    """It returns a `with` block, and only entering that counts."""
 
 
 class Profile:
     """Profiles the thread that calls `tick`, for `seconds`."""
 
-    def __init__(self, folder: Path, name: str, parts: Parts, seconds: float) -> None:
-        """The files are `folder`/`name`.txt and .json.gz."""
-        self._folder, self._name, self._parts, self._seconds = folder, name, parts, seconds
-        self._stages = [self._sample, self._end_samples, self._end_trace]
+    def __init__(
+        self, folder: Path, name: str, parts: Parts, methods: Sequence[Method], seconds: float, gap: float = 0.0
+    ) -> None:
+        """The files are `folder`/`name`.txt and .json.gz. `gap`: seconds between the table and the trace."""
+        self._folder, self._name, self._parts, self._methods = folder, name, parts, methods
+        self._stages = [
+            (self._begin_table, seconds),
+            (self._end_table, gap),
+            (self._begin_trace, TRACE_SECONDS),
+            (self._end_trace, 0.0),
+        ]
         self._next_at: float | None = None
-        self._sampler: Sampler | None = None
+        self._clock: Clock | None = None
         self._trace: Any = None
+        self._labels: Labels | None = None
+        self._replaced = contextlib.ExitStack()
 
     def tick(self) -> None:
         """Begin or end, if it is time to. Call it again and again, from the thread that is to be profiled."""
@@ -64,51 +65,47 @@ class Profile:
         if self._next_at is None:
             self._next_at = now + WARM_UP_SECONDS
         elif self._stages and now >= self._next_at:
-            pause = self._stages.pop(0)()
+            stage, pause = self._stages.pop(0)
+            stage()
             self._next_at = time.monotonic() + pause  # starting torch's profiler takes a second or two
 
     def close(self) -> None:
         """Write what there is, if the run ended before the profile did."""
-        if self._sampler is not None:
-            self._write_table(self._sampler.end())
+        if self._clock is not None:
+            self._end_table()
         if self._trace is not None:
             self._end_trace()
         self._stages.clear()
 
-    def _sample(self) -> float:
-        """Begin to count where the thread is. This and the next two return how many seconds later the next is due."""
-        self._sampler = Sampler(threading.get_ident(), self._parts)
-        return self._seconds
+    def _begin_table(self) -> None:
+        self._clock = Clock()
+        self._replaced.enter_context(replaced(self._methods, self._clock))
 
-    def _end_samples(self) -> float:
-        assert self._sampler is not None
-        self._write_table(self._sampler.end())
-        self._sampler = None
-        self._trace = start_trace()
-        return TRACE_SECONDS
+    def _end_table(self) -> None:
+        assert self._clock is not None
+        self._replaced.close()
+        seconds, spent = self._clock.end()
+        self._clock = None
+        self._folder.mkdir(parents=True, exist_ok=True)
+        text = table_of(self._parts, seconds, spent)
+        (self._folder / f"{self._name}.txt").write_text(text, encoding="utf-8")
 
-    def _end_trace(self) -> float:
+    def _begin_trace(self) -> None:
+        from torch.profiler import profile
+
+        self._trace, self._labels = profile(), Labels()
+        with muted_errors():
+            self._trace.start()
+        self._replaced.enter_context(replaced(self._methods, self._labels))
+
+    def _end_trace(self) -> None:
+        assert self._labels is not None
+        self._replaced.close()
+        self._labels.end()
         with muted_errors():
             self._trace.stop()
         self._trace.export_chrome_trace(str(self._folder / f"{self._name}.json.gz"))
         self._trace = None
-        return 0.0
-
-    def _write_table(self, samples: Counter[str]) -> None:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        total = max(1, samples.total())
-        lines = [f"{count / total:6.1%}  {part}" for part, count in samples.most_common()]
-        (self._folder / f"{self._name}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
-
-
-def start_trace() -> Any:
-    """Start torch's profiler, which sees a GPU too."""
-    from torch.profiler import profile
-
-    trace = profile()
-    with muted_errors():
-        trace.start()
-    return trace
 
 
 @contextlib.contextmanager
@@ -125,36 +122,124 @@ def muted_errors() -> Iterator[None]:
         os.close(nowhere)
 
 
-class Sampler(threading.Thread):
-    """Looks at the stack of another thread many times a second, and counts which part it is in."""
+class Recorder(Protocol):
+    """What learns when a part begins and ends. Parts may be inside one another."""
 
-    def __init__(self, thread: int, parts: Parts) -> None:
-        super().__init__(daemon=True)
-        self._thread, self._parts = thread, parts
-        self._ending = threading.Event()
-        self._samples: Counter[str] = Counter()
-        self.start()
-
-    def run(self) -> None:
-        """See `threading.Thread`."""
-        while not self._ending.wait(SAMPLE_SECONDS):
-            frame = sys._current_frames().get(self._thread)
-            if frame is not None:
-                self._samples[part_of(frame, self._parts)] += 1
-
-    def end(self) -> Counter[str]:
-        """Stop, and return how often each part was seen."""
-        self._ending.set()
-        self.join()
-        return self._samples
+    def enter(self, part: str) -> None: ...
+    def leave(self) -> None: ...
 
 
-def part_of(frame: FrameType | None, parts: Parts) -> str:
-    """Return the part that a stack is in."""
-    while frame is not None:
-        module, function = frame.f_globals.get("__name__", ""), frame.f_code.co_name
-        for (start, name), part in parts.items():
-            if function == name and module.startswith(start):
-                return part
-        frame = frame.f_back
-    return REST
+class Clock:
+    """Measures the time of each part without the parts inside it."""
+
+    def __init__(self) -> None:
+        self._spent: dict[str, TimeSpent] = {}
+        self._open: list[tuple[str, float]] = []  # part, its seconds so far
+        self._began = self._at = time.perf_counter()
+
+    def enter(self, part: str) -> None:
+        """See `Recorder`."""
+        self._add()
+        self._open.append((part, 0.0))
+
+    def leave(self) -> None:
+        """See `Recorder`. A call that began before the profile, or outlasts it, does not count as one."""
+        if self._open:
+            self._add()
+            part, seconds = self._open.pop()
+            self._spent.setdefault(part, TimeSpent()).add(seconds)
+
+    def end(self) -> tuple[float, dict[str, TimeSpent]]:
+        """Return how many seconds have passed in all, and in each part."""
+        while self._open:  # the end may come in the middle of a part
+            self.leave()
+        return time.perf_counter() - self._began, self._spent
+
+    def _add(self) -> None:
+        now = time.perf_counter()
+        if self._open:
+            part, seconds = self._open[-1]
+            self._open[-1] = part, seconds + now - self._at
+        self._at = now
+
+
+class Labels:
+    """Puts the names of the parts into torch's trace."""
+
+    def __init__(self) -> None:
+        self._open: list[Any] = []
+
+    def enter(self, part: str) -> None:
+        """See `Recorder`."""
+        from torch.profiler import record_function
+
+        self._open.append(record_function(part))
+        self._open[-1].__enter__()
+
+    def leave(self) -> None:
+        """See `Recorder`."""
+        if self._open:
+            self._open.pop().__exit__(None, None, None)
+
+    def end(self) -> None:
+        """Leave every part."""
+        while self._open:
+            self.leave()
+
+
+@contextlib.contextmanager
+def replaced(methods: Sequence[Method], recorder: Recorder) -> Iterator[None]:
+    """While the block lasts, these methods tell the recorder when they begin and end, in this thread."""
+    with contextlib.ExitStack() as stack:
+        for method in methods:
+            owner = found(method.owner) if isinstance(method.owner, str) else method.owner
+            if owner is not None:
+                stack.enter_context(swapped(owner, method.name, recording(owner, method, recorder)))
+        yield
+
+
+def found(address: str) -> Any:
+    """Return the `module:Class` or `module` if it is imported, else None."""
+    module, _, name = address.partition(":")
+    return getattr(sys.modules[module], name) if module in sys.modules and name else sys.modules.get(module)
+
+
+def recording(owner: Any, method: Method, recorder: Recorder) -> Callable[..., Any]:
+    """Return a method that does the same, and reports to the recorder."""
+    original, thread = getattr(owner, method.name), threading.get_ident()
+
+    @functools.wraps(original)
+    def call(*arguments: Any, **named: Any) -> Any:
+        if threading.get_ident() != thread:
+            return original(*arguments, **named)
+        recorder.enter(method.part)
+        try:
+            return original(*arguments, **named)
+        finally:
+            recorder.leave()
+
+    @contextlib.contextmanager
+    def enter(*arguments: Any, **named: Any) -> Iterator[Any]:
+        with contextlib.ExitStack() as block:
+            recorder.enter(method.part)
+            try:
+                value = block.enter_context(original(*arguments, **named))
+            finally:
+                recorder.leave()
+            yield value
+
+    return enter if method.until_entered else call
+
+
+@contextlib.contextmanager
+def swapped(owner: Any, name: str, function: Callable[..., Any]) -> Iterator[None]:
+    """Give an object, class or module another function while the block lasts."""
+    own, before = name in vars(owner), vars(owner).get(name)
+    setattr(owner, name, function)
+    try:
+        yield
+    finally:
+        if own:
+            setattr(owner, name, before)
+        else:  # it was inherited, or a method of the object's class
+            delattr(owner, name)

@@ -116,6 +116,11 @@ class SupervisedProcess:
         """Whether this life has done any work."""
         return self.spec.progress() > self._progress_before
 
+    def silent_seconds(self, start_seconds: float) -> float:
+        """Return the seconds since the last message. Of a start, only those beyond `start_seconds` count."""
+        silent = time.monotonic() - self.last_message_at
+        return silent if self.has_reported else silent - start_seconds
+
     def start(self) -> None:
         """Start a new life."""
         spec = self.spec

@@ -113,7 +113,6 @@ class RunDirectory:
     def prepare_resume(self, config: Config, updates: int) -> None:
         """Write the configuration as it is now, and remove what was written after the checkpoint at `updates`."""
         self.make_folders()
-        self.summary.unlink(missing_ok=True)
         for leftover in [*self.path.glob("*.tmp"), *self.checkpoints.folder.glob("*.tmp")]:
             leftover.unlink()
         self.checkpoints.release("evaluating")
@@ -122,6 +121,7 @@ class RunDirectory:
         for file in (self.metrics, self.evaluations):
             if file.exists():
                 drop_lines_after(file, updates)
+        self.summary.unlink(missing_ok=True)  # last: a run that cannot be resumed, as on a full disk, keeps it
 
 
 def drop_lines_after(file: Path, updates: int) -> None:

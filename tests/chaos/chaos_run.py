@@ -19,7 +19,7 @@ LIMIT = 240.0  # seconds to recover: generous, because the machine may be busy; 
 UPDATES = 5  # that a run must make after a fault
 STEPS, ACTORS, ENVS = 10, 2, 4  # of an unroll; of a run; of an actor
 COLUMNS = ACTORS * ENVS  # of a batch
-TIMEOUT = 15.0  # actors.timeout_seconds: who stands still for longer is replaced
+TIMEOUT = float(os.environ.get("PRONK_CHAOS_TIMEOUT", "15"))  # actors.timeout_seconds: of standing still; see run.py
 RUN = (
     "stamped:Stamped",
     "loss=once_each:OnceEach",
@@ -93,7 +93,9 @@ class ChaosRun(Training):
     def resources(self) -> Resources:
         """Of the run as it is now."""
         status = Path(f"/proc/{self.pid}/status").read_text()
-        resident = int(re.search(r"VmRSS:\s+(\d+) kB", status)[1]) * 1024  # type: ignore[index]
+        found = re.search(r"VmRSS:\s+(\d+) kB", status)
+        assert found, f"the run has ended: {self.err}"
+        resident = int(found[1]) * 1024
         return Resources(len(self.descendants()), len(os.listdir(f"/proc/{self.pid}/fd")), resident)
 
     def check_recovery(self, before: Resources) -> float:

@@ -12,8 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from chaos_run import TIMEOUT, ChaosRun
+from chaos_run import ChaosRun
 
+SHORT_PAUSE = 3.0  # seconds; less than any timeout
 EVERYWHERE = ("shared memory", "gRPC", "two learners")
 
 
@@ -58,7 +59,7 @@ def pause(pattern: str) -> Callable[[ChaosRun, random.Random], None]:
 
     def inject(run: ChaosRun, chance: random.Random) -> None:
         victim = hit(run, run.pids(pattern), signal.SIGSTOP, chance)
-        time.sleep(chance.uniform(0.5, TIMEOUT / 5))
+        time.sleep(chance.uniform(0.5, SHORT_PAUSE))
         os.kill(victim, signal.SIGCONT)
 
     return inject

@@ -38,6 +38,8 @@ class Result:
     lost: int = 0
     """Columns that were played but not learnt from, while their environment played on."""
     seed: int = 0
+    part: str = ""
+    """The part of the suite that it belongs to."""
 
     @property
     def is_good(self) -> bool:

@@ -391,6 +391,14 @@ def test_eval_prints_json_or_a_sentence(local, cli, monkeypatch):
     assert "over 10 episodes" in told
 
 
+def test_what_an_environment_prints_is_not_part_of_the_result(tmp_path):
+    arguments = ["faulty:Talkative", "transport=local", "run.total_steps=500", "--run-dir", "run"]
+    assert spawned("train", *arguments, "--quiet", cwd=tmp_path).returncode == 0
+    done = spawned("eval", "run", "--episodes", "3", "--json", "--trust", cwd=tmp_path)
+    assert (done.returncode, json.loads(done.stdout)["episodes"]) == (0, 3)
+    assert done.stderr.count("a new corridor") >= 6
+
+
 def test_eval_can_be_deterministic_and_seeded(shared, cli):
     run, _ = shared
     for options in ([], ["--deterministic"], ["--best"], ["--seed", "7"]):

@@ -1,6 +1,7 @@
 """What a terminal gets: rich's own commands, and none that a run's name or an exception holds."""
 
 import io
+import sys
 from pathlib import Path
 
 import pytest
@@ -68,3 +69,32 @@ def test_the_token_stays_with_who_needs_it(monkeypatch):
 def test_learners_are_named():
     assert names_of([1]) == "learner 1"
     assert names_of([1, 3]) == "learners 1, 3"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a file that is always full")
+@pytest.mark.parametrize(
+    "command", [("show", "cartpole"), ("show", "--schema"), ("presets",), ("runs",), ("explain",), ("--help",)], ids=str
+)
+def test_a_listing_that_cannot_be_written_is_an_error_of_one_line(command, monkeypatch, tmp_path, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    monkeypatch.setattr(sys, "argv", ["pronk", *command])
+    with open("/dev/full", "w") as full, monkeypatch.context() as patched:
+        patched.setattr(sys, "stdout", full)
+        with pytest.raises(SystemExit) as ended:
+            shell.main()
+    assert ended.value.code == 1
+    assert capsys.readouterr().err == (
+        "failed: cannot write to the standard output: [Errno 28] No space left on device\n"
+    )
+
+
+def test_the_end_of_a_file_is_not_ctrl_c(monkeypatch):
+    def fail(*_, **__):
+        raise EOFError("marshal data too short")
+
+    monkeypatch.setattr("pronk.cli.show.load_config", fail)
+    monkeypatch.setattr(sys, "argv", ["pronk", "show", "cartpole"])
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    with pytest.raises(EOFError, match="marshal"):
+        shell.main()

@@ -77,6 +77,12 @@ def test_images_of_one_size_and_kind_share_an_encoder():
     ]
 
 
+@pytest.mark.parametrize(("image", "encoder"), [((7, 7, 3), "codes"), ((84, 84, 3), "mlp")])
+def test_a_text_goes_with_a_grid_of_codes_wherever_it_stands(image, encoder):
+    specs = {"text": ArraySpec((9,), "int64", words=1000), "image": ArraySpec(image, "uint8")}
+    assert [group.encoder for group in groups(specs) if "text" in group.entries] == [encoder]
+
+
 def test_what_was_chosen_in_words():
     specs = {
         "image": ArraySpec((7, 7, 3), "uint8"),
@@ -86,7 +92,7 @@ def test_what_was_chosen_in_words():
         "places": ArraySpec((3,), "int64", (2, 5, 5)),
     }
     assert describe(specs) == (
-        "image (7x7x3 uint8): codes; direction (label of 4), mission (text of up to 9 words), speed (2 numbers), "
+        "image (7x7x3 uint8), mission (text of up to 9 words): codes; direction (label of 4), speed (2 numbers), "
         "places (3 labels of 2 to 5): mlp"
     )
     assert describe(ArraySpec((84, 84, 4), "uint8")) == "84x84x4 uint8: shallow"

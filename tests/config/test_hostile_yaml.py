@@ -18,6 +18,7 @@ HOSTILE = [
     "{a: &x [*x]}",
     "[" * 2_000 + "]" * 2_000,
     NINES,
+    "a" * 2_000_001,
     "{a: &a [1,1,1,1,1,1,1,1,1,1], b: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a,*a], c: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b,*b], "
     "d: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c,*c], e: [*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d]}",
 ]
@@ -37,3 +38,10 @@ def test_in_a_file(text: str, tmp_path) -> None:
     path.write_text(f"env:\n  kwargs: {text}\n")
     with pytest.raises(UserError, match="is not valid YAML"):
         load_config(path)
+
+
+@pytest.mark.parametrize("key", ["env.kwargs", "run.seed", "loss.correction", "actors"])
+def test_a_long_value_is_cut_in_the_message(key: str) -> None:
+    with pytest.raises(UserError) as caught:
+        load_config("cartpole", [f"{key}={'a' * 100_000}"])
+    assert len(str(caught.value)) < 500

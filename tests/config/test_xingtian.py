@@ -386,3 +386,32 @@ def test_a_pbt_config_that_cannot_be_converted(changes: dict[str, Any], words: s
     tree = yaml.safe_load(CARTPOLE) | {"use_pbt": True, "pbt_config": POPULATION | changes}
     with pytest.raises(UserError, match=re.escape(words)):
         convert(tree)
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("env_num: .inf", "env_num must be an integer of at least 1, got inf"),
+        ("agent_para: {agent_num: .nan}", "agent_para.agent_num must be an integer of at least 1, got nan"),
+        ("model_para: {actor: {model_config: {NUM_LAYERS: 1000000000000}}}", "NUM_LAYERS must be at most 1000"),
+        (f"alg_para: {{alg_config: {{a: {list(range(40))}, b: {list(range(40))}}}}}", "1,600 combinations"),
+        ("use_pbt: true\npbt_config: {population_size: 2, hyperparameters_mutations: {1: [2]}}", "none of 1 can be"),
+        (
+            "use_pbt: true\n"
+            "pbt_config: {population_size: 2, hyperparameters_mutations: {LR: [1]}, perturb_factor_delta: much}",
+            "pbt_config.perturb_factor_delta must be a number, got 'much'",
+        ),
+    ],
+)
+def test_values_that_cannot_be_meant_are_mistakes(line: str, words: str) -> None:
+    with pytest.raises(UserError, match=re.escape(words)):
+        convert({"env_para": {"env_info": {"name": "CartPole-v1"}}} | yaml.safe_load(line))
+
+
+def test_a_number_without_a_value_is_the_default() -> None:
+    tree = yaml.safe_load(CARTPOLE)
+    assert convert(tree | {"env_num": None}).config == convert(tree | {"env_num": 1}).config
+
+
+def test_a_huge_number_of_explorers_needs_neither_time_nor_memory() -> None:
+    assert envs_per_actor(10**12, 4) == 16

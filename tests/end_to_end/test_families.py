@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "environments.md").read_text(encoding="utf-8")
 PACKAGES = {
     "Box2D": "Box2D",
-    "BabyAI": "envpool",
+    "BabyAI": "minigrid",
     "Crafter": "crafter",
     "DeepMind Control": "dm_control",
     "EnvPool": "envpool",

@@ -10,6 +10,7 @@ from pronk.envs.last_inputs import LastInputs
 from pronk.envs.spaces import action_decoder, observation_encoder
 from pronk.networks import make_network
 from pronk.networks.distributions import parameter_count
+from pronk.networks.heads import policy_head
 from pronk.networks.torsos import Flat
 from pronk.types import ActionSpec, ArraySpec, EnvSpec, UserError, leaves, map_tree
 
@@ -232,6 +233,15 @@ def test_the_first_policy_is_nearly_uniform():
     observation = observations_of("image")
     entropy = network.distribution(network(observation, *random_inputs(network)).policy, observation).entropy()
     torch.testing.assert_close(entropy, torch.full((T, B), np.log(3), dtype=torch.float32), atol=1e-3, rtol=0)
+
+
+@pytest.mark.parametrize("size", [1, 2, 16])
+def test_the_more_real_numbers_the_less_each_varies_at_first(size):
+    head = policy_head(8, ActionSpec((size,)))
+    _, log_std = head(torch.randn(3, 8)).chunk(2, -1)
+    torch.testing.assert_close(
+        log_std.exp(), torch.full((3, size), {1: 1.0, 2: 0.8409, 16: 0.5}[size]), atol=1e-4, rtol=0
+    )
 
 
 def test_no_hidden_layer_is_a_linear_network():

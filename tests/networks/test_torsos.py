@@ -7,9 +7,9 @@ from pronk.config import NetworkConfig
 from pronk.networks import make_network
 from pronk.networks.actor_critic import TORSOS
 from pronk.networks.auto import Joined
-from pronk.networks.codes import CODES, Codes
+from pronk.networks.codes import CODES, QUESTIONS, WIDTH_WITH_TEXT, Codes
 from pronk.networks.images import Compact, Shallow, Small
-from pronk.networks.torsos import Flat, Mlp
+from pronk.networks.torsos import Flat, Mlp, Tanh
 from pronk.types import ActionSpec, ArraySpec, EnvSpec, leaves, map_tree
 
 T, B = 3, 4
@@ -209,6 +209,27 @@ def test_codes_against_a_loop_over_cells():
     assert torso._vectors.shape[1] == CODES
 
 
+def test_every_cell_answers_what_the_words_ask():
+    specs = {"grid": ArraySpec((4, 4, 2), "uint8"), "text": ArraySpec((6,), "int64", words=50)}
+    torso = Codes(specs, NetworkConfig(torso="codes"))
+    observation = draw(specs, leading=(3,))
+    observation["text"][:, 4:] = 0  # no words
+    seen = []
+    torso._convolutions.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    torso(observation)
+    (asked,) = torso._questions
+    for m in range(3):
+        words = sum(asked._words.weight[word] for word in observation["text"][m, :4])
+        questions = (asked._questions.weight @ words + asked._questions.bias).view(WIDTH_WITH_TEXT, QUESTIONS)
+        for y in range(4):
+            for x in range(4):
+                codes = observation["grid"][m, y, x].long()
+                cell = torso._vectors[0, codes[0]] + torso._vectors[1, codes[1]]
+                answers = torch.stack([cell @ questions[:, k] for k in range(QUESTIONS)]) / WIDTH_WITH_TEXT**0.5
+                expected = torch.cat([cell, answers, codes / 255])
+                torch.testing.assert_close(seen[0][m, :, y, x], expected, atol=1e-4, rtol=1e-4)
+
+
 def test_pooling_is_the_mean_over_the_picture():
     torso = Shallow(IMAGES["atari"], NetworkConfig(torso="shallow", pooling="average"))
     pictures = draw(IMAGES["atari"], leading=(2,))
@@ -229,6 +250,14 @@ def test_layer_norm_stands_before_each_activation():
     torch.testing.assert_close(torso(vectors), expected)
     off = Mlp(OTHERS["vector"], NetworkConfig(torso="mlp", hidden=[8, 7]))
     assert not [module for module in off.modules() if isinstance(module, torch.nn.LayerNorm)]
+
+
+def test_tanh_and_its_gradient_are_torchs():
+    ours, theirs = (torch.linspace(-30, 30, 4001, requires_grad=True) for _ in range(2))
+    Tanh()(ours).sum().backward()
+    theirs.tanh().sum().backward()
+    torch.testing.assert_close(Tanh()(ours), theirs.tanh(), atol=1e-6, rtol=0)
+    torch.testing.assert_close(ours.grad, theirs.grad, atol=1e-6, rtol=0)
 
 
 def test_auto_standardises_pictures_and_a_named_torso_only_if_asked():

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -13,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from forking import fresh_programs
 from processes import is_running, process_of, wait_until
 
 from pronk.processes import child, logs, supervisor
@@ -172,6 +175,12 @@ def silent_after_first_message(child: SupervisedProcess) -> Callable[[], float]:
     return lambda: time.monotonic() - child.last_message_at if child.has_reported else 0.0
 
 
+def test_a_child_that_hangs_while_it_starts_is_found(bench: Callable[..., Bench]) -> None:
+    one = bench("hang silently", NEVER, timeout_seconds=0.5, silent_seconds=lambda: one.child.silent_seconds(1.0))
+    assert one.child.silent_seconds(60.0) < 0, "a start may take a minute"
+    assert "no sign of life for 0.5 s" in one.poll_to_failure()
+
+
 def test_a_stopped_child_is_found_too(bench: Callable[..., Bench]) -> None:
     one = bench("echo", NEVER, timeout_seconds=0.5)
     one.child.send(Evaluate("", ""))
@@ -183,6 +192,14 @@ def test_a_stopped_child_is_found_too(bench: Callable[..., Bench]) -> None:
 
 def test_a_child_that_hangs_after_it_failed_is_ended_with_its_cause(bench: Callable[..., Bench]) -> None:
     assert bench("hang after failing", NEVER).poll_to_failure().endswith("RuntimeError: the wheel came off")
+
+
+def test_only_the_first_life_compiles_modules_to_disk(bench: Callable[..., Bench]) -> None:
+    one = bench("say whether it compiles")
+    one.poll_until(lambda: one.messages)
+    os.kill(one.pid(), signal.SIGKILL)
+    one.poll_until(lambda: len(one.messages) == 2)
+    assert [message.line["compiles"] for message in one.messages] == [True, False]
 
 
 def test_steady_work_starts_the_count_again(bench: Callable[..., Bench]) -> None:
@@ -212,6 +229,32 @@ def test_a_child_that_cannot_be_started_counts_as_a_failure(bench: Callable[...,
 def open_descriptors() -> int:
     folder = Path("/proc/self/fd")
     return len(list(folder.iterdir())) if folder.exists() else 0
+
+
+def test_a_child_lives_on_a_disk_that_is_full(bench: Callable[..., Bench], monkeypatch: Any) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")  # the first life would leave truncated files
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1, before[1]))  # inherited by the child
+    try:
+        with fresh_programs():  # a clone would have the limits of another process
+            one = bench("print and echo", NEVER)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    one.poll_until(lambda: one.messages)
+    assert one.child.process is not None
+    assert one.child.lives == 1
+    assert one.child.spec.log.stat().st_size <= 1
+
+
+def test_a_log_that_cannot_be_made_for_want_of_room_is_done_without(tmp_path: Path, monkeypatch: Any) -> None:
+    def full(name: Any, mode: str) -> Any:
+        if name != os.devnull:
+            raise OSError(errno.ENOSPC, "No space left on device", str(name))
+        return open(name, mode)
+
+    monkeypatch.setattr(child, "open", full, raising=False)
+    with child.opened_log(tmp_path / "child.log") as file:
+        assert file.name == os.devnull
 
 
 def test_a_hang_is_found_though_the_log_was_removed(bench: Callable[..., Bench]) -> None:

@@ -18,6 +18,7 @@ from processes import Training, command_line, read_metrics, read_summary
 
 from pronk.config import load_config, resolve
 from pronk.evaluation.playing import checkpoint_of, restored_network
+from pronk.processes.compiled_code import no_compiled_files
 from pronk.runs.checkpoint import DamagedCheckpoint, load_checkpoint
 from pronk.runs.directory import RunDirectory
 from pronk.starting import learner_for, spec_of
@@ -44,13 +45,18 @@ def steps_in(run: RunDirectory) -> list[int]:
 
 @contextlib.contextmanager
 def full_disk(limit: int) -> Iterator[None]:
-    """No file may grow beyond `limit` bytes: what does fails half-way, as on a full disk."""
+    """No file may grow beyond `limit` bytes: what does fails half-way, as on a full disk.
+
+    Nothing is compiled to disk meanwhile: the truncated files would break all later tests.
+    """
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    with pytest.MonkeyPatch.context() as patched, no_compiled_files():
+        patched.setenv("PYTHONDONTWRITEBYTECODE", "1")  # for the children
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 class Touches:
@@ -237,6 +243,24 @@ def test_disk_without_a_byte_left_keeps_the_last_checkpoint_elsewhere(tiny_disk:
     rescued = Path(ended.err.partition("move it there from ")[2].split()[0])
     assert load_checkpoint(rescued)["metrics"]["env_steps"] == 9600
     shutil.rmtree(rescued.parent)
+
+
+def test_a_run_that_cannot_begin_or_go_on_because_the_disk_is_full_says_so_in_one_line(tmp_path: Path) -> None:
+    settings = ("transport=local", "run.stop_return=null", "run.total_steps=960", "--quiet")
+    first, second = tmp_path / "first", tmp_path / "second"
+    with full_disk(100):
+        ended = command_line("train", "catch", *settings, "--run-dir", first)
+    assert ended.code == 1
+    assert ended.err == (
+        f"failed: cannot write the run directory {first}: File too large; make room there, or choose another\n"
+    )
+    assert command_line("train", "catch", *settings, "--run-dir", second).code == 0
+    with full_disk(100):
+        ended = command_line("train", second, "--resume", "run.total_steps=1920", "--quiet")
+    assert ended.code == 1
+    assert ended.err.startswith(f"failed: cannot write the run directory {second}: File too large")
+    assert ended.err.count("\n") == 1
+    assert (second / "summary.json").exists(), "it is as it was"
 
 
 def test_loss_that_is_not_finite_keeps_the_batch_and_poisons_no_checkpoint(tmp_path: Path) -> None:

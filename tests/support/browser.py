@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -19,6 +20,8 @@ def missing() -> str | None:
         import selenium  # noqa: F401
     except ImportError:
         return "selenium is not installed (pip install -e '.[dev]')"
+    if resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY:
+        return "Chromium does not run with a limited address space: it reserves terabytes"
     if not shutil.which("chromedriver") or not find_browser():
         return "no Chromium with chromedriver here: `make browser` installs them where the distribution has them"
     return None

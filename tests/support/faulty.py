@@ -63,6 +63,15 @@ class Corridor(gym.Env[np.ndarray, np.int64]):
         return self._steps > self._after
 
 
+class Talkative(Corridor):
+    """Prints at every reset: in Python, and as a library in C does."""
+
+    def reset(self, **options):
+        print("a new corridor")
+        os.write(1, b"a new corridor\n")
+        return super().reset(**options)
+
+
 class SlowToMake(Corridor):
     def __init__(self, seconds: float) -> None:
         time.sleep(seconds)

@@ -6,6 +6,7 @@ import json
 import os
 from typing import Any
 
+import torch
 from stamped import CLOCK
 
 from pronk.losses.impala import ImpalaLoss
@@ -17,20 +18,24 @@ REPORT = "PRONK_CHAOS_REPORT"
 class OnceEach(ImpalaLoss):
     """IMPALA's loss. Fails if an unroll is learnt twice; writes down where one is missing.
 
-    An update that the loss of a learner interrupts is made again, so the same batch may come twice in a row.
+    An update that the loss of a learner interrupts is made again, so the same batch may come twice in a row. Then the
+    weights are still those of the first try, and so are values and policy. If they differ, the first update was made.
     """
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self._learnt: dict[bytes, int] = {}  # the clock at the last unroll of each environment
-        self._previous = b""
+        self._previous, self._output = b"", torch.empty(0)
 
     def __call__(self, distribution: Any, value: Any, batch: Any) -> Any:
         first = batch.observation[0, :, 1:].cpu().numpy()
+        output = torch.cat([value.estimate.detach().flatten(), distribution.entropy().detach().flatten()])
         if first.tobytes() != self._previous:
-            self._previous = first.tobytes()
+            self._previous, self._output = first.tobytes(), output
             for column in first:
                 self._note(column[:2].tobytes(), round(float(column[2]) / CLOCK), batch.reward.shape[0])
+        elif not torch.equal(output, self._output):
+            raise RuntimeError("a batch was learnt twice in a row: it comes again after its update was made")
         return super().__call__(distribution, value, batch)
 
     def _note(self, environment: bytes, clock: int, length: int) -> None:

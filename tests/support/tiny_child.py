@@ -27,6 +27,16 @@ def main(job: dict[str, Any], channel: Channel) -> None:
             raise UserError("run.seed: must be a number")
         case "exit":
             sys.exit(3)
+        case "print and echo":
+            print("x" * 100_000)
+            print("y", file=sys.stderr, flush=True)
+            channel.send(Evaluated({}))
+            hang_here()
+        case "hang silently":
+            hang_here()
+        case "say whether it compiles":
+            channel.send(Evaluated({"compiles": not sys.dont_write_bytecode}))
+            hang_here()
         case "crash":
             os.kill(os.getpid(), signal.SIGSEGV)
         case "work, then raise":

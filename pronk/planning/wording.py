@@ -1,0 +1,64 @@
+"""What limits a plan, and the first thing to change about it, in words."""
+
+from __future__ import annotations
+
+from pronk.planning.search import Plan, Request
+
+FULL = 0.97  # utilisation: a part that is busier than this sets the speed
+ORDER = ("learner", "gateway", "up", "down", "cores", "actors")  # which is named, if several are equally busy
+NAMES = {
+    "actors": "actors",
+    "learner": "learner",
+    "gateway": "gateway",
+    "up": "network, unrolls",
+    "down": "network, parameters",
+    "cores": "cores of the learner's machine",
+}
+USUAL_MOST_ACTORS = 1024  # that a gateway lets in; see actors/gateway.py
+
+
+def bottleneck(plan: Plan) -> str:
+    """Return the part that sets the speed: a key of NAMES."""
+    shares = plan.prediction.utilisation
+    full = [name for name in ORDER if shares.get(name, 0.0) >= FULL]
+    return full[0] if full else max(shares, key=lambda name: (shares[name], -ORDER.index(name)))
+
+
+def advice(plan: Plan, request: Request) -> str:
+    """Return what the bottleneck calls for, in one sentence."""
+    pipeline, found = plan.pipeline, bottleneck(plan)
+    if found == "learner":
+        hint = "the learner sets the speed: a faster device, or learners.count; more actors only add lag"
+        return hint if pipeline.learners == 1 else hint.replace("or learners.count", "or more learners")
+    if found == "actors":
+        return "the actors set the speed: more of them make training faster until the learner never waits"
+    if found == "gateway":
+        return (
+            "the gateway's core is full: more learners, each with a gateway; smaller observations help, and so does a "
+            "larger actors.sync_every where parameters are large"
+        )
+    if found == "up":
+        return "unrolls fill the network card: transport.compression=lz4, smaller observations, or more learners"
+    if found == "down":
+        return (
+            "parameters fill the network card: actors.sync_every=4, at the price of some lag, or "
+            "transport.parameters_dtype=bfloat16"
+        )
+    if pipeline.one_machine:
+        if pipeline.on_device:
+            return f"the actors fill all {request.cores} cores: more cores, or actors on other machines"
+        shared = "a GPU for the learner, or actors on other machines, leave more for the rest"
+        return f"actors and learner compete for {request.cores} cores: {shared}"
+    return "gateway and learner compete for the cores of their machine: give it more cores"
+
+
+def settings(plan: Plan, columns: int) -> str:
+    """Return the settings that make the plan. `columns`: of one learner's batch."""
+    pipeline = plan.pipeline
+    words = [f"learners.count={pipeline.learners}", f"learner.batch_size={pipeline.learners * columns}"]
+    if pipeline.one_machine:
+        return " ".join([f"actors.count={plan.actors}", *(words if pipeline.learners > 1 else [])])
+    words = ["actors.count=0", *(words if pipeline.learners > 1 else [])]
+    if pipeline.actors > USUAL_MOST_ACTORS:
+        words.append(f"gateway.max_actors={pipeline.actors}")
+    return " ".join(words)
