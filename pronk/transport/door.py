@@ -113,6 +113,8 @@ class Door:
         if descriptors > self._other_descriptors + len(kept):
             self._look_at_connections(descriptors, kept)
         else:
+            # Other descriptors may have been closed since: as many connections would go unnoticed otherwise.
+            self._other_descriptors = descriptors - len(kept)
             self._idle, self._received, self._connected = set(), {}, self._log.connected
 
     def _look_at_connections(self, descriptors: int, kept: set[str]) -> None:
