@@ -16,7 +16,7 @@ from pronk.losses.replayed import ReplayLoss
 from pronk.networks import make_network
 from pronk.networks.target import TargetNetwork
 from pronk.optimisers import KlBrake, make_optimiser
-from pronk.parameters import ParameterBlock
+from pronk.parameters import ParameterBlock, is_measured
 from pronk.seeding import learner_seed
 from pronk.types import EnvSpec, Failure, Parameters, Unroll, UserError, map_tree
 
@@ -88,6 +88,8 @@ class Learner:
     def gradient(self, batch: Unroll, meanwhile: Callable[[], None]) -> Report:
         """Compute the gradient: the first half of a step. Returns the report."""
         self._block.summed.zero_()
+        for statistics in self._block.statistics:
+            statistics.is_due = is_measured(self.version)
         with torch.autocast(self.device.type, self._precision, enabled=self._precision != torch.float32):
             output = self._forward(batch.observation, batch.first, batch.state)
         acted_on = map_tree(lambda array: array[:-1], batch.observation)
@@ -105,14 +107,15 @@ class Learner:
 
     def update(self, report: Report, learning_rate: float, batch: Unroll) -> None:
         """Change weights and statistics: the second half of a step. Puts the norm to clip by into `report`."""
-        if self._block.statistics:  # several learners measured the norm with their sums; clip by the gradient's alone
+        due = [statistics for statistics in self._block.statistics if statistics.is_due]
+        if due:  # several learners measured the norm with their sums; clip by the gradient's alone
             report["gradient_norm"] = float(self._block.gradients.norm())
         self._check(report, batch)
         if self._max_norm is not None and report["gradient_norm"] > self._max_norm:
             self._block.gradients.mul_(self._max_norm / report["gradient_norm"])
         self._optimiser.step(learning_rate)
         with torch.no_grad():
-            for statistics in self._block.statistics:
+            for statistics in due:
                 statistics.update()
         self.version += 1
         if self._target:
@@ -175,7 +178,7 @@ class Learner:
     @torch.no_grad()
     def _observe(self, batch: Unroll) -> None:
         """Complete the sums of the network's statistics, and reduce them as the loss is reduced."""
-        if not self._block.statistics:
+        if not any(statistics.is_due for statistics in self._block.statistics):
             return
         self.network.observe(batch)
         if self._loss_is_mean:  # learners weigh all that they add up by their share of the valid steps

@@ -18,6 +18,9 @@ from torch import Tensor, nn
 from pronk.types import Array, Parameters, UserError
 
 PADDING = 16  # floats: each tensor starts on a cache line
+ALWAYS_MEASURED = 256  # updates: at first statistics change fast
+MEASURED_SHARE = 1 / 4  # of the later ones
+GOLDEN_RATIO = (1 + 5**0.5) / 2
 
 
 class Statistics(nn.Module):
@@ -34,11 +37,13 @@ class Statistics(nn.Module):
     arrive divided by the number of valid steps, as the gradient does: sum up a count too, and divide by it. Sums of
     squares lose precision far from zero; sum up distances from the current mean instead.
 
-    `update` is computed in NumPy: torch takes longer to call its operations than to run them on a few numbers, which
+    Not every batch is added up: see `is_measured`. `update` is computed in NumPy: torch takes longer to call its operations than to run them on a few numbers, which
     was a tenth of a small network's update.
     """
 
     sums: Tensor
+    is_due = True
+    """Whether the current batch is to be added up. Set by the learner."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
@@ -59,6 +64,16 @@ class Statistics(nn.Module):
         """Overwrite buffers by their names."""
         for name, array in arrays.items():
             getattr(self, name).copy_(torch.from_numpy(np.asarray(array)))
+
+
+def is_measured(version: int) -> bool:
+    """Return whether the statistics of the batch after so many updates are taken: of the first ones, then of a quarter.
+
+    They change slowly, and taking them costs a small network a tenth of its update. Which quarter follows from the
+    version alone, so it is the same on all learners. Multiples of an irrational number have no period, so no part of
+    what the actors send is always left out.
+    """
+    return version < ALWAYS_MEASURED or version * GOLDEN_RATIO % 1.0 < MEASURED_SHARE
 
 
 def share_of_newest(batches: Array, memory: float) -> Array:

@@ -18,7 +18,7 @@ from pronk.types import Array
 
 SMALLEST = 1e-8
 FLATTEST = 1e-2  # a scale below this share of the mean, or an advantage below this share of the scale, is noise
-MEMORY = 1e3  # batches that the statistics remember
+MEMORY = 250.0  # measured batches that the statistics remember: about 1,000 updates
 
 
 class PopArtHead(Statistics):
@@ -86,8 +86,9 @@ class PopArtValue:
 
     def __init__(self, head: PopArtHead, raw: Tensor, task: Tensor) -> None:
         self._head, self._task = head, task
-        self._mean, self._scale = head.mean[task], head.scale[task]  # [B]
-        self._known = (head.batches[task] > 0).to(raw.dtype)  # [B] 0: without a scale yet; the batch only sets it
+        self._mean, self._scale = self._of_task(head.mean), self._of_task(head.scale)
+        # 0: without a scale yet; the batch only sets it
+        self._known = (self._of_task(head.batches) > 0).to(raw.dtype)
         if raw.shape[-1] == 1:
             self._normalised = raw.squeeze(-1)
         else:
@@ -100,11 +101,17 @@ class PopArtValue:
 
     def scaled(self, advantage: Tensor) -> Tensor:
         """The advantage in units of its own running size."""
-        return advantage * (self._known / self._head.advantage_size[self._task])
+        return advantage * (self._known / self._of_task(self._head.advantage_size))
 
     def observe(self, target: Tensor, advantage: Tensor, valid: Tensor) -> None:
         """See `types.Value.observe`."""
+        if not self._head.is_due:
+            return
         count = valid.to(target.dtype)
         distance = (target - self._mean) * count
         amounts = torch.stack([count, distance, distance.square(), advantage.square() * count])
         self._head.observe(self._task, amounts.sum(1))
+
+    def _of_task(self, numbers: Tensor) -> Tensor:
+        """Numbers of all tasks -> [B] of each column's task, or [1] if there is only one."""
+        return numbers if len(numbers) == 1 else numbers[self._task]

@@ -15,19 +15,9 @@ from torch.nn import functional
 from pronk.config import NetworkConfig
 from pronk.networks.initialise import orthogonal
 from pronk.networks.labels import LabelEncoder, has_many_classes
+from pronk.networks.layers import Linear, Tanh
 from pronk.networks.text import TextEncoder
 from pronk.types import ArraySpec, Tree, leaves
-
-
-class Tanh(nn.Module):
-    """The hyperbolic tangent as 2 sigmoid(2x) - 1, exact to 1e-6.
-
-    On a CPU torch computes a sigmoid six times as fast as a tanh, which took a third of a small network's update.
-    """
-
-    def forward(self, x: Tensor) -> Tensor:
-        """The same shape."""
-        return torch.rsub(torch.sigmoid(2 * x), -1.0, alpha=-2)
 
 
 ACTIVATIONS = {"relu": nn.ReLU, "tanh": Tanh}
@@ -115,4 +105,4 @@ class Mlp(Torso):
 def hidden_layer(inputs: int, outputs: int, activation: str, layer_norm: bool) -> list[nn.Module]:
     """A fully connected layer and its activation, with a LayerNorm between them if asked for."""
     norm = [nn.LayerNorm(outputs)] if layer_norm else []
-    return [orthogonal(nn.Linear(inputs, outputs), 2**0.5), *norm, ACTIVATIONS[activation]()]
+    return [orthogonal(Linear(inputs, outputs), 2**0.5), *norm, ACTIVATIONS[activation]()]

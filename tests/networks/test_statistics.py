@@ -14,7 +14,7 @@ from pronk.networks import make_network
 from pronk.networks.normalising import EntryNormaliser
 from pronk.networks.popart import PopArtHead
 from pronk.networks.values import PlainValue
-from pronk.parameters import ParameterBlock
+from pronk.parameters import ALWAYS_MEASURED, MEASURED_SHARE, ParameterBlock, is_measured
 from pronk.types import ActionSpec, ArraySpec, EnvSpec, map_unroll, unroll_specs
 
 T, B, RATE = 6, 4, 0.01
@@ -216,3 +216,26 @@ def test_observations_far_from_zero_are_learnt_from_as_if_they_were_not():
         learner.step(batch_of(seed=seed, shift=50.0), 0.0)
     torch.testing.assert_close(entry_of(learner).mean, torch.full((3,), 50.0), atol=1.0, rtol=0)
     assert ((entry_of(learner).variance > 0.3) & (entry_of(learner).variance < 20.0)).all()
+
+
+def test_all_early_batches_are_measured_and_later_a_share_of_every_period():
+    assert all(is_measured(version) for version in range(ALWAYS_MEASURED))
+    for period in range(1, 65):  # batches of one unroll, times passes: each of them has to be seen now and then
+        for phase in range(period):
+            versions = range(10_000 + phase, 10_000 + phase + 400 * period, period)
+            share = sum(map(is_measured, versions)) / len(versions)
+            assert share == pytest.approx(MEASURED_SHARE, abs=0.1)
+
+
+@pytest.mark.parametrize("kind", ["popart", "observations"])
+def test_only_measured_batches_change_statistics_and_all_change_weights(kind):
+    learner, batch = learner_of(kind), batch_of()
+    learner.step(batch, RATE)
+    learner.version = next(version for version in range(1000, 2000) if not is_measured(version))
+    weights, buffers = block_of(learner), buffers_of(learner)
+    learner.step(batch, RATE)
+    assert not torch.equal(block_of(learner), weights)
+    assert all(torch.equal(buffer, buffers[name]) for name, buffer in learner.network.named_buffers())
+    learner.version = next(version for version in range(1000, 2000) if is_measured(version))
+    learner.step(batch, RATE)
+    assert not all(torch.equal(buffer, buffers[name]) for name, buffer in learner.network.named_buffers())

@@ -9,7 +9,7 @@ from pronk.networks.actor_critic import TORSOS
 from pronk.networks.auto import Joined
 from pronk.networks.codes import CODES, QUESTIONS, WIDTH_WITH_TEXT, Codes
 from pronk.networks.images import Compact, Shallow, Small
-from pronk.networks.torsos import Flat, Mlp, Tanh
+from pronk.networks.torsos import Flat, Mlp
 from pronk.types import ActionSpec, ArraySpec, EnvSpec, leaves, map_tree
 
 T, B = 3, 4
@@ -250,14 +250,6 @@ def test_layer_norm_stands_before_each_activation():
     torch.testing.assert_close(torso(vectors), expected)
     off = Mlp(OTHERS["vector"], NetworkConfig(torso="mlp", hidden=[8, 7]))
     assert not [module for module in off.modules() if isinstance(module, torch.nn.LayerNorm)]
-
-
-def test_tanh_and_its_gradient_are_torchs():
-    ours, theirs = (torch.linspace(-30, 30, 4001, requires_grad=True) for _ in range(2))
-    Tanh()(ours).sum().backward()
-    theirs.tanh().sum().backward()
-    torch.testing.assert_close(Tanh()(ours), theirs.tanh(), atol=1e-6, rtol=0)
-    torch.testing.assert_close(ours.grad, theirs.grad, atol=1e-6, rtol=0)
 
 
 def test_auto_standardises_pictures_and_a_named_torso_only_if_asked():
