@@ -37,8 +37,8 @@ class Statistics(nn.Module):
     arrive divided by the number of valid steps, as the gradient does: sum up a count too, and divide by it. Sums of
     squares lose precision far from zero; sum up distances from the current mean instead.
 
-    Not every batch is added up: see `is_measured`. `update` is computed in NumPy: torch takes longer to call its operations than to run them on a few numbers, which
-    was a tenth of a small network's update.
+    Not every batch is added up: see `is_measured`. `update` is computed in NumPy: torch takes longer to call its
+    operations than to run them on a few numbers.
     """
 
     sums: Tensor

@@ -19,7 +19,6 @@ from pronk.networks.layers import Linear, Tanh
 from pronk.networks.text import TextEncoder
 from pronk.types import ArraySpec, Tree, leaves
 
-
 ACTIVATIONS = {"relu": nn.ReLU, "tanh": Tanh}
 
 
