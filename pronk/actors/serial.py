@@ -40,4 +40,7 @@ def running_actors(setup: ActorSetup) -> Iterator[tuple[LearnerPort, Watch]]:
             status.update(lambda: [ActorState(index, "playing", count) for index, count in enumerate(unrolls)])
 
         port.while_waiting = play_one_unroll
+        # The port holds the actors and they hold it: environments would live until the interpreter ends, and ALE
+        # complains about that.
+        stack.callback(setattr, port, "while_waiting", lambda: None)
         yield port, watch

@@ -18,7 +18,7 @@ from pronk.types import Array
 
 SMALLEST = 1e-8
 FLATTEST = 1e-2  # a scale below this share of the mean, or an advantage below this share of the scale, is noise
-MEMORY = 250.0  # measured batches that the statistics remember: about 1,000 updates
+MEMORY = 250.0  # measured batches that the statistics remember: about 2,000 updates
 
 
 class PopArtHead(Statistics):
@@ -93,7 +93,7 @@ class PopArtValue:
             self._normalised = raw.squeeze(-1)
         else:
             self._normalised = raw.gather(-1, task.expand(raw.shape[:2]).unsqueeze(-1)).squeeze(-1)
-        self.estimate = self._mean + self._scale * self._normalised
+        self.estimate = torch.addcmul(self._mean, self._scale, self._normalised)
 
     def error(self, target: Tensor) -> Tensor:
         """1/2 of the squared error, in normalised units."""

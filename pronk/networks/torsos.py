@@ -15,7 +15,7 @@ from torch.nn import functional
 from pronk.config import NetworkConfig
 from pronk.networks.initialise import orthogonal
 from pronk.networks.labels import LabelEncoder, has_many_classes
-from pronk.networks.layers import Linear, Tanh
+from pronk.networks.layers import Layers, Tanh
 from pronk.networks.text import TextEncoder
 from pronk.types import ArraySpec, Tree, leaves
 
@@ -90,7 +90,7 @@ class Mlp(Torso):
         layers: list[nn.Module] = []
         for inputs, outputs in itertools.pairwise([self._flat.size, *config.hidden]):
             layers += hidden_layer(inputs, outputs, config.activation, config.layer_norm)
-        self._layers = nn.Sequential(*layers)
+        self._layers = Layers(*layers)
         self.size = config.hidden[-1] if config.hidden else self._flat.size
         self.activation = config.activation
         self.is_plain = not config.layer_norm and self._flat.is_plain
@@ -104,4 +104,4 @@ class Mlp(Torso):
 def hidden_layer(inputs: int, outputs: int, activation: str, layer_norm: bool) -> list[nn.Module]:
     """A fully connected layer and its activation, with a LayerNorm between them if asked for."""
     norm = [nn.LayerNorm(outputs)] if layer_norm else []
-    return [orthogonal(Linear(inputs, outputs), 2**0.5), *norm, ACTIVATIONS[activation]()]
+    return [orthogonal(nn.Linear(inputs, outputs), 2**0.5), *norm, ACTIVATIONS[activation]()]
