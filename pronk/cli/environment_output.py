@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 from collections.abc import Iterator
 
-STDOUT, STDERR = 1, 2
+from pronk.processes.descriptors import STDERR, STDOUT, redirected
 
 
 @contextlib.contextmanager
@@ -17,16 +16,9 @@ def environments_print_to_stderr() -> Iterator[None]:
     Stdout is for the result, which programs read: BabyAI prints a line whenever it draws a room anew, and
     `pronk eval --json` would not be JSON.
     """
-    sys.stdout.flush()
-    try:
-        kept = os.dup(STDOUT)
-        os.dup2(STDERR, STDOUT)
-    except OSError:  # closed by the caller: there is nothing to protect
+    if sys.stdout is None:  # closed by the caller (`>&-`): the descriptor may belong to another file by now
         yield
         return
-    try:
-        with contextlib.redirect_stdout(sys.stderr):
-            yield
-    finally:
-        os.dup2(kept, STDOUT)
-        os.close(kept)
+    sys.stdout.flush()
+    with redirected(STDOUT, STDERR), contextlib.redirect_stdout(sys.stderr):
+        yield

@@ -210,6 +210,7 @@ def evaluate_newest(source: str, changes: list[str], run_dir: Path | None, trust
 
     A run is evaluated as it was trained: nothing but the section `evaluation` can be changed.
     """
+    from pronk.cli.environment_output import environments_print_to_stderr
     from pronk.cli.evaluate import show_evaluation
     from pronk.evaluation.playing import evaluate
     from pronk.runs.directory import find_run, newest_run_of
@@ -220,9 +221,9 @@ def evaluate_newest(source: str, changes: list[str], run_dir: Path | None, trust
     settings = load_config(source, changes).evaluation
     run = find_run(str(run_dir)) if run_dir else newest_run_of(source)
     out.print(Text(f"{run.path}, {run.checkpoints.newest().name}:"), soft_wrap=True)
-    played = evaluate(
-        run.path, settings.episodes, deterministic=settings.deterministic, seed=settings.seed, trust=trust
-    )
+    chosen = {"deterministic": settings.deterministic, "seed": settings.seed}
+    with environments_print_to_stderr():
+        played = evaluate(run.path, settings.episodes, **chosen, trust=trust)
     show_evaluation(played.summary())
 
 
@@ -269,8 +270,17 @@ def show_summary(summary: dict[str, Any], resume_command: str) -> None:
         hints.append(("trace", f"open {profile}/*.json.gz in https://ui.perfetto.dev"))
     for what, how in hints:
         out.print(Text(f"  {what:<12}{how}"), soft_wrap=True)
-    for table in sorted(profile.glob("*.txt")):
+    show_tables(profile, summary["outcome"])
+
+
+def show_tables(profile: Path, outcome: str) -> None:
+    """Print the tables of a profile, if there is one."""
+    tables = sorted(profile.glob("*.txt"))
+    for table in tables:
         text = table.read_text(encoding="utf-8").rstrip()
         out.print(Text(f"Where the time of {table.stem} went:\n{text}"), soft_wrap=True)
-        if not table.with_suffix(".json.gz").exists():
-            out.print("The run ended before a trace was written: add run.stop_return=null.", highlight=False)
+    if not all(table.with_suffix(".json.gz").exists() for table in tables):
+        longer = "add run.stop_return=null" if outcome == "solved" else "train longer"
+        out.print(
+            f"The run ended before all traces were written; for these, {longer}.", highlight=False, soft_wrap=True
+        )

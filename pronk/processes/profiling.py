@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from pronk.processes.descriptors import STDERR, redirected
 from pronk.processes.parts_of_time import Parts, TimeSpent, table_of
 
 WARM_UP_SECONDS = 1.0
@@ -86,9 +87,8 @@ class Profile:
         self._replaced.close()
         seconds, spent = self._clock.end()
         self._clock = None
-        self._folder.mkdir(parents=True, exist_ok=True)
-        text = table_of(self._parts, seconds, spent)
-        (self._folder / f"{self._name}.txt").write_text(text, encoding="utf-8")
+        with self._writing("txt") as path:
+            path.write_text(table_of(self._parts, seconds, spent), encoding="utf-8")
 
     def _begin_trace(self) -> None:
         from torch.profiler import profile
@@ -102,24 +102,30 @@ class Profile:
         assert self._labels is not None
         self._replaced.close()
         self._labels.end()
+        trace, self._trace = self._trace, None
         with muted_errors():
-            self._trace.stop()
-        self._trace.export_chrome_trace(str(self._folder / f"{self._name}.json.gz"))
-        self._trace = None
+            trace.stop()
+        with self._writing("json.gz") as path:
+            trace.export_chrome_trace(str(path))
+
+    @contextlib.contextmanager
+    def _writing(self, kind: str) -> Iterator[Path]:
+        """Write a file in this block. A full disk is reported; what is profiled continues."""
+        path = self._folder / f"{self._name}.{kind}"
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            yield path
+        except OSError as error:
+            print(f"cannot write {path}: {error}", file=sys.stderr, flush=True)
+            with contextlib.suppress(OSError):
+                path.unlink()  # it may be incomplete
 
 
 @contextlib.contextmanager
 def muted_errors() -> Iterator[None]:
     """Silence what native code writes to standard error: the profiler reports its own start and stop there."""
-    kept = os.dup(2)
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    try:
-        os.dup2(nowhere, 2)
+    with open(os.devnull, "wb") as nowhere, redirected(STDERR, nowhere.fileno()):
         yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-        os.close(nowhere)
 
 
 class Recorder(Protocol):

@@ -9,6 +9,7 @@ import own_parts
 import pytest
 
 import pronk.cli
+from pronk.cli.train import show_tables
 from pronk.config import load_config, preset_names, record, resolve
 from pronk.runs.checkpoint import load_checkpoint
 from pronk.runs.directory import RunDirectory
@@ -396,7 +397,38 @@ def test_what_an_environment_prints_is_not_part_of_the_result(tmp_path):
     assert spawned("train", *arguments, "--quiet", cwd=tmp_path).returncode == 0
     done = spawned("eval", "run", "--episodes", "3", "--json", "--trust", cwd=tmp_path)
     assert (done.returncode, json.loads(done.stdout)["episodes"]) == (0, 3)
-    assert done.stderr.count("a new corridor") >= 6
+    assert done.stderr.count("a new corridor") >= 9
+
+
+@pytest.mark.parametrize(("outcome", "advice"), [("solved", "run.stop_return=null"), ("interrupted", "train longer")])
+def test_a_profile_without_its_trace_is_explained_once(outcome, advice, tmp_path, capsys):
+    show_tables(tmp_path, outcome)
+    assert capsys.readouterr().out == ""
+    for name in ("actor-000", "learner"):
+        (tmp_path / f"{name}.txt").write_text("share  part\n")
+    (tmp_path / "learner.json.gz").touch()
+    show_tables(tmp_path, outcome)
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if "Where" in line] == [
+        "Where the time of actor-000 went:",
+        "Where the time of learner went:",
+    ]
+    assert lines[-1].startswith("The run ended before all traces were written")
+    assert advice in lines[-1]
+    (tmp_path / "actor-000.json.gz").touch()
+    show_tables(tmp_path, outcome)
+    assert "traces" not in capsys.readouterr().out
+
+
+def test_eval_without_a_standard_output_is_played_all_the_same(local, monkeypatch):
+    run, _ = local
+    monkeypatch.setattr(sys, "argv", ["pronk", "eval", str(run), "--episodes", "1"])
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    with monkeypatch.context() as patched:
+        patched.setattr(sys, "stdout", None)  # as with `>&-`
+        with pytest.raises(SystemExit) as ended:
+            pronk.cli.main()
+    assert ended.value.code == 0
 
 
 def test_eval_can_be_deterministic_and_seeded(shared, cli):

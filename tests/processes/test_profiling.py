@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import gzip
 import importlib
 import json
+import os
+import re
 import threading
 import time
 from pathlib import Path
@@ -16,7 +19,7 @@ import torch
 
 from pronk.processes import profiling
 from pronk.processes.parts_of_time import ACTOR, LEARNER, Parts, TimeSpent, table_of
-from pronk.processes.profiling import Clock, Method, Profile, found, replaced
+from pronk.processes.profiling import Clock, Method, Profile, found, muted_errors, replaced
 from pronk.sinks.profile import METHODS
 
 NUMBERS = torch.ones(10)
@@ -156,3 +159,38 @@ def test_every_method_of_the_learner_exists_and_has_a_row() -> None:
     assert {method.part for method in METHODS} == set(LEARNER.meanings)
     assert {*LEARNER.work, LEARNER.waiting} <= set(LEARNER.meanings)
     assert {*ACTOR.work, ACTOR.waiting} <= set(ACTOR.meanings)
+
+
+def test_a_full_disk_costs_the_profile_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    class Trace:
+        start = stop = staticmethod(lambda: None)
+        export_chrome_trace = staticmethod(full)
+
+    monkeypatch.setattr(Path, "write_text", full)
+    monkeypatch.setattr("torch.profiler.profile", Trace)
+    profile = Profile(tmp_path, "me", PARTS, methods_of(Worker()), seconds=0.0)
+    for _ in range(5):
+        profile.tick()
+    profile.close()
+    assert re.findall(r"cannot write \S+/(me\S+): .*No space left", capsys.readouterr().err) == ["me.txt", "me.json.gz"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_native_output_is_silenced_where_there_is_a_standard_error(capfd: pytest.CaptureFixture[str]) -> None:
+    with muted_errors():
+        os.write(2, b"unheard")
+    os.write(2, b"heard")
+    kept = os.dup(2)
+    os.close(2)
+    try:
+        with muted_errors():
+            pass
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+    assert capfd.readouterr().err == "heard"

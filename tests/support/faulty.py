@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import subprocess
@@ -69,6 +70,7 @@ class Talkative(Corridor):
     def reset(self, **options):
         print("a new corridor")
         os.write(1, b"a new corridor\n")
+        ctypes.CDLL(None).puts(b"a new corridor")  # into a buffer of C
         return super().reset(**options)
 
 
