@@ -22,6 +22,7 @@ from pronk.processes.messages import ActorJoined, ActorLeft, Listening, Message
 from pronk.processes.reporting import report
 from pronk.processes.restarts import RestartPolicy
 from pronk.processes.supervisor import Child, Start, SupervisedProcess
+from pronk.runs.atomic import write_atomically
 from pronk.transport import LearnerPort
 from pronk.transport.security import Credentials, learner_credentials
 from pronk.transport.shared_memory import SharedMemoryTransport
@@ -215,7 +216,7 @@ class GatewayProcess:
                     self._listened += 1
                     # A restarted gateway has to listen on the same ports.
                     self._address, self._own_address = message.address, message.own_address
-                    self._address_file.write_text(self._address + "\n")
+                    self._write_address()
                 case ActorJoined():
                     self._names[message.actor] = message.name
                     self._transport.restarted(message.actor)
@@ -225,6 +226,13 @@ class GatewayProcess:
                     if message.removed:
                         self._report_removed(f"actor {message.actor} ({name})", message.removed)
                     self._set_playing(message.playing)
+
+    def _write_address(self) -> None:
+        """Write the address for other programs. A full disk is reported; training continues."""
+        try:
+            write_atomically(self._address_file, f"{self._address}\n".encode())
+        except OSError as error:
+            self._setup.say(f"cannot write {self._address_file}: {error}")
 
     def _report_removed(self, who: str, why: str) -> None:
         """Tell the user which actor sent impossible values. Seldom: a removed actor may come back at once, for ever."""

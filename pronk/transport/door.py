@@ -107,19 +107,21 @@ class Door:
             del self._blocked[address]
         if over:
             self._set_filter()
-        if not self._port or not LISTED:
+        if not self._port:
             return
-        descriptors, kept = len(os.listdir(LISTED)), self._keep()
-        if descriptors > self._other_descriptors + len(kept):
-            self._look_at_connections(descriptors, kept)
+        count, kept = len(descriptors()), self._keep()
+        if not count:
+            return
+        if count > self._other_descriptors + len(kept):
+            self._look_at_connections(count, kept)
         else:
             # Other descriptors may have been closed since: as many connections would go unnoticed otherwise.
-            self._other_descriptors = descriptors - len(kept)
+            self._other_descriptors = count - len(kept)
             self._idle, self._received, self._connected = set(), {}, self._log.connected
 
-    def _look_at_connections(self, descriptors: int, kept: set[str]) -> None:
+    def _look_at_connections(self, count: int, kept: set[str]) -> None:
         received = {caller: bytes_received(one) for caller, one in connections(self._port)}
-        self._other_descriptors = descriptors - len(received)
+        self._other_descriptors = count - len(received)
         for caller in kept & received.keys():
             del received[caller]
         before, self._received = self._received, received
@@ -225,9 +227,17 @@ def filter_against(addresses: Iterable[Address]) -> list[tuple[int, int, int, in
     ]
 
 
+def descriptors() -> list[str]:
+    """Return this process's descriptors; an empty list where they are not listed, or cannot be at this moment."""
+    try:
+        return os.listdir(LISTED) if LISTED else []
+    except OSError:  # a flood has used up all descriptors, and listing needs one: a later look may have it
+        return []
+
+
 def sockets(port: int) -> Iterator[socket.socket]:
     """Yield a duplicate of each TCP socket of this process that is bound to the port; it is closed afterwards."""
-    for name in os.listdir(LISTED) if LISTED else ():
+    for name in descriptors():
         # gRPC may close the descriptor at any time, and its number may be reused. A duplicate stays the same socket.
         with contextlib.suppress(OSError), contextlib.ExitStack() as opened:
             if not stat.S_ISSOCK(os.fstat(int(name)).st_mode):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import signal
@@ -57,6 +58,27 @@ def test_a_killed_or_frozen_gateway_is_restarted_at_the_same_address(
         watch()
         assert address.read_text() == before
     assert any(line.startswith(f"the gateway failed ({cause}); restarting it. Its log: ") for line in said), said
+
+
+def test_a_gateway_that_is_restarted_on_a_full_disk_ends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, content: bytes) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    said: list[str] = []
+    with actors_of(tmp_path / "run", "catch", *NOBODY, say=said.append) as (_, watch):
+        address = tmp_path / "run" / "address"
+        before = address.read_text()
+        monkeypatch.setattr(gateway, "write_atomically", full)
+        os.kill(pids(tmp_path / "run" / "logs" / "gateway.log")[0], signal.SIGKILL)
+
+        def reported() -> bool:
+            watch()
+            return any(line.startswith(f"cannot write {address}: ") for line in said)
+
+        wait_until(reported, 60.0, "the message")
+        assert address.read_text() == before
 
 
 def test_a_frozen_gateway_is_noticed_long_before_its_actors_are_blamed(

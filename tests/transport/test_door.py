@@ -1,6 +1,7 @@
 """An address that only costs time is shut out; who plays there, and everybody elsewhere, does not notice."""
 
 import contextlib
+import errno
 import os
 import select
 import socket
@@ -119,6 +120,27 @@ def test_connections_that_are_gone_already_count_for_the_address_of_those_that_a
 
             until(blocked)  # what earlier tests opened may be closed only now, and then a look sees no more than before
             assert blocked() == [address_of(f"ipv4:{STRANGER}:1")]
+            assert is_closed(accepted)
+
+
+def test_a_look_without_a_free_descriptor_fails_nothing(monkeypatch):
+    def full(path):
+        raise OSError(errno.EMFILE, "Too many open files", path)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        door = Door(port, 0, GatewayLog(lambda line: None), set)
+        with connect(port, STRANGER), listener.accept()[0] as accepted:
+            with monkeypatch.context() as patched:
+                patched.setattr(os, "listdir", full)
+                door.look()
+                for _ in range(10):
+                    door.opened(f"ipv4:{STRANGER}:1")
+                    door.closed(f"ipv4:{STRANGER}:1", useful=False)
+            assert list(door._blocked) == [address_of(f"ipv4:{STRANGER}:1")]
+            assert not select.select([accepted], [], [], 0)[0], "it could not be found"
+            door._blocked.clear()
+            until(lambda: door.look() or door._blocked)
             assert is_closed(accepted)
 
 
