@@ -32,9 +32,9 @@ from pronk.learner import Learner
 from pronk.learners import GroupEnded, Rendezvous, coordinate, find_rendezvous, participate
 from pronk.policies import check_inference
 from pronk.processes import session
-from pronk.processes.compiled_code import no_compiled_files
 from pronk.processes.failures import user_code
 from pronk.processes.freed_memory import keep_freed_memory
+from pronk.processes.full_disk import NO_ROOM, no_compiled_files
 from pronk.replay import describe_replay, replay_nbytes
 from pronk.runs.directory import RunDirectory
 from pronk.runs.reading import RUNS
@@ -177,12 +177,13 @@ def opened(
 
 @contextlib.contextmanager
 def writing_run(path: str | Path) -> Iterator[None]:
-    """Raise Failure in one line if the run directory cannot be written: a full disk, or one that is read-only."""
+    """Raise Failure in one line if the run directory cannot be written: a full disk, or no permission."""
     try:
         yield
     except OSError as error:
         reason = error.strerror or str(error)
-        raise Failure(f"cannot write the run directory {path}: {reason}; make room there, or choose another") from None
+        room = "make room there, or " if error.errno in NO_ROOM else ""
+        raise Failure(f"cannot write the run directory {path}: {reason}; {room}choose another directory") from None
 
 
 class Prepared(NamedTuple):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import errno
 import gc
 import os
 import re
@@ -12,7 +11,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import IO, Annotated, Any, ClassVar
 
 import typer
 from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderHook
@@ -24,6 +23,7 @@ from pronk.cli.completion import complete_override, complete_run, complete_sourc
 from pronk.config.loading import WithoutGpu
 from pronk.config.renamed import RenamedKey
 from pronk.processes.collecting import collect_seldom
+from pronk.processes.full_disk import NO_ROOM
 from pronk.processes.interrupts import INTERRUPTED
 from pronk.processes.messages import Failed
 from pronk.processes.reporting import report
@@ -33,7 +33,6 @@ from pronk.runs.trust import UntrustedError
 from pronk.types import Failure, UserError
 
 FAILED, MISTAKE = 1, 2  # exit codes
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)  # a full disk, a quota, `ulimit -f`, read-only
 CANNOT_PRINT = "cannot write to the standard output: "
 
 
@@ -111,9 +110,7 @@ class Screen(Console):
     def on_broken_pipe(self) -> None:
         """Called by rich. Its default is to exit at once, which would end a training without a checkpoint."""
         self.quiet = True
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, self.file.fileno())
-        os.close(nowhere)
+        drop_output(self.file)
 
 
 out, err = Screen(), Screen(stderr=True)
@@ -194,13 +191,17 @@ def exit_code(of_command: Any) -> int:
     """Return the exit code of a command that ended by itself.
 
     A command that only prints has no code of its own, and fails if its output could not be written. Others, such as
-    `pronk train`, have done their work all the same.
+    `pronk train`, have done their work all the same: they end with a warning.
     """
-    if Screen.lost is not None:
-        err.print(Text("failed:", "red"), Text(f"{CANNOT_PRINT}{Screen.lost}"), soft_wrap=True)
-    if isinstance(of_command, int):
+    has_code = isinstance(of_command, int)
+    if Screen.lost is None:
+        return of_command if has_code else 0
+    message = f"{CANNOT_PRINT}{Screen.lost}"
+    if has_code:
+        warn(message)
         return of_command
-    return FAILED if Screen.lost else 0
+    err.print(Text("failed:", "red"), Text(message), soft_wrap=True)
+    return FAILED
 
 
 def can_print() -> bool:
@@ -212,12 +213,11 @@ def can_print() -> bool:
     return True
 
 
-def drop_output() -> None:
-    """Send what is still to be printed nowhere, or Python complains when it flushes at exit."""
-    with contextlib.suppress(OSError, ValueError, AttributeError):  # it may be no file at all
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
+def drop_output(file: IO[str] | None) -> None:
+    """Send what is still to be printed to /dev/null, or Python complains when it flushes at exit."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):  # it may be closed, or no file at all
+        with open(os.devnull, "wb") as nowhere:
+            os.dup2(nowhere.fileno(), file.fileno())  # type: ignore[union-attr]
 
 
 def main() -> None:
@@ -233,7 +233,7 @@ def main() -> None:
             sys.stdout.flush()  # here: an error at exit would be Python's own complaint
         raise SystemExit(exit_code(code))
     except BrokenPipeError:  # the reader of what a command prints has gone
-        drop_output()
+        drop_output(sys.stdout)
         raise SystemExit(FAILED) from None
     except (KeyboardInterrupt, typer.Abort) as end:  # typer turns the first into the second, and EOFError, too
         if isinstance(end.__cause__, EOFError):  # such as of a truncated file
@@ -249,7 +249,7 @@ def main() -> None:
             word, message, code = "error:", error.format_message(), MISTAKE
         elif isinstance(error, OSError) and error.errno in NO_ROOM:
             word, message, code = "failed:", f"{'' if can_print() else CANNOT_PRINT}{error}", FAILED
-            drop_output()
+            drop_output(sys.stdout)
         else:
             raise
         report(Failed(message, mistake=code == MISTAKE))

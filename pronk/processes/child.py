@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import faulthandler
 import importlib
 import io
@@ -24,8 +23,8 @@ from typing import Any, BinaryIO
 from pronk.processes import session
 from pronk.processes.channel import VARIABLE, Channel, ChannelClosed, inherited, pair
 from pronk.processes.collecting import collect_seldom
-from pronk.processes.compiled_code import NO_COMPILED_FILES
 from pronk.processes.failures import user_traceback
+from pronk.processes.full_disk import NO_COMPILED_FILES, NO_ROOM
 from pronk.processes.lifeline import die_with_parent
 from pronk.processes.messages import Failed, Run
 from pronk.types import Failure, UserError
@@ -34,7 +33,6 @@ LONGEST_CAUSE = 15_000  # characters: less than any socket's buffer, so that rep
 SEND_SECONDS = 5.0
 SECRETS = ("PRONK_TOKEN",)  # variables that a child gets only if it needs them: environments run code of many authors
 TAIL_BYTES = 1 << 16
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 STACK_SECONDS = 1.0  # for a process to write its stack; a stopped one never does
 
 # Not `-m`: the parent's import path is set before anything of Pronk's or the user's is imported.

@@ -1,5 +1,6 @@
 """What a terminal gets: rich's own commands, and none that a run's name or an exception holds."""
 
+import errno
 import io
 import sys
 from pathlib import Path
@@ -98,3 +99,15 @@ def test_the_end_of_a_file_is_not_ctrl_c(monkeypatch):
     monkeypatch.setattr(sys, "path", sys.path[:])
     with pytest.raises(EOFError, match="marshal"):
         shell.main()
+
+
+@pytest.mark.parametrize(
+    ("of_command", "code", "start"),
+    [(0, 0, "cannot write"), (130, 130, "cannot write"), (None, 1, "failed: cannot write")],
+    ids=["trained", "interrupted", "only printed"],
+)
+def test_lost_output_fails_only_what_does_nothing_but_print(of_command, code, start, monkeypatch, capsys):
+    assert shell.exit_code(of_command) == (of_command or 0)
+    monkeypatch.setattr(shell.Screen, "lost", OSError(errno.ENOSPC, "No space left on device"))
+    assert shell.exit_code(of_command) == code
+    assert capsys.readouterr().err.startswith(start)

@@ -18,7 +18,7 @@ from processes import Training, command_line, read_metrics, read_summary
 
 from pronk.config import load_config, resolve
 from pronk.evaluation.playing import checkpoint_of, restored_network
-from pronk.processes.compiled_code import no_compiled_files
+from pronk.processes.full_disk import no_compiled_files
 from pronk.runs.checkpoint import DamagedCheckpoint, load_checkpoint
 from pronk.runs.directory import RunDirectory
 from pronk.starting import learner_for, spec_of
@@ -252,7 +252,8 @@ def test_a_run_that_cannot_begin_or_go_on_because_the_disk_is_full_says_so_in_on
         ended = command_line("train", "catch", *settings, "--run-dir", first)
     assert ended.code == 1
     assert ended.err == (
-        f"failed: cannot write the run directory {first}: File too large; make room there, or choose another\n"
+        f"failed: cannot write the run directory {first}: File too large; "
+        "make room there, or choose another directory\n"
     )
     assert command_line("train", "catch", *settings, "--run-dir", second).code == 0
     with full_disk(100):
