@@ -42,9 +42,13 @@ class SharedResource:
     progress p + w, whatever comes and goes meanwhile, so a heap of these numbers replaces a list of remaining work.
     """
 
-    def __init__(self, clock: Clock, speed: Callable[[int], float]) -> None:
-        """`speed(n)`: units of work per second that each of n jobs gets. A job of width w counts as w jobs."""
-        self._clock, self._speed = clock, speed
+    def __init__(self, clock: Clock, speed: Callable[[int], float], servers: int = 1) -> None:
+        """Args:
+        clock: of the simulation.
+        speed: `speed(n)` is the units of work per second that each of n jobs gets. A job of width w counts as w jobs.
+        servers: how many jobs can be served at the same time, such as the cores of a machine.
+        """
+        self._clock, self._speed, self._servers = clock, speed, servers
         self._jobs: list[tuple[float, int, int, Action]] = []  # progress when done, number, width, what to do then
         self._numbers = itertools.count()
         self._progress = self._since = 0.0
@@ -53,7 +57,7 @@ class SharedResource:
         self.done = 0.0
         """Units of work done so far, of all jobs; of one of width w, w times its units."""
         self.busy_seconds = 0.0
-        """Seconds in which there was at least one job."""
+        """Seconds in which a server had a job, summed over the servers."""
 
     def work(self, amount: float, then: Action, width: int = 1) -> None:
         """Begin a job; call `then` when it is done."""
@@ -69,7 +73,7 @@ class SharedResource:
             step = seconds * self._speed(self._width)
             self._progress += step
             self.done += step * self._width
-            self.busy_seconds += seconds
+            self.busy_seconds += seconds * min(self._width, self._servers)
 
     def _plan_wakeup(self) -> None:
         self._wakeups += 1

@@ -161,7 +161,8 @@ class Learner:
         self._pacer = Pacer(updates, lambda: sets)
         self._paces = self._most_passes > 1 and pipeline.passes != "idle"
         self._waits_since: float | None = None
-        self.learnt = self.lags = self.fresh_batches = self.most_lag = 0
+        self.learnt = self.most_lag = 0
+        self.lags = self.lag_count = 0  # their sum and number: one for each unroll of each fresh batch
         self.waited = self.busy = 0.0
 
     def start(self) -> None:
@@ -252,11 +253,10 @@ class Learner:
         self._continue()
 
     def _count(self, unrolls: list[Unroll]) -> None:
-        """Count the lag of every fresh batch; and its unrolls, once the first of their batches is learnt from."""
+        """Count the lags of a fresh batch; and its unrolls, once the last of their batches is learnt from."""
         lag = [self.version - unroll.version for unroll in unrolls]
         self.lags += sum(lag)
         self.most_lag = max(self.most_lag, *lag)
-        self.fresh_batches += len(unrolls)
-        remaining = sum(1 for batch, is_fresh in self._ready if is_fresh and batch is unrolls)
-        if remaining == 0:  # the last batch of these unrolls
+        self.lag_count += len(unrolls)
+        if not any(is_fresh and batch is unrolls for batch, is_fresh in self._ready):
             self.learnt += len(unrolls)

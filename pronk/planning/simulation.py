@@ -38,7 +38,7 @@ class Simulation:
 
     def __init__(self, pipeline: Pipeline) -> None:
         self.pipeline, self.clock = pipeline, Clock()
-        self.machine = SharedResource(self.clock, cores(pipeline.cores, pipeline.crowding))
+        self.machine = SharedResource(self.clock, cores(pipeline.cores, pipeline.crowding), pipeline.cores)
         fast = pipeline.bandwidth or float("inf")
         self.up, self.down = (SharedResource(self.clock, link(fast)) for _ in range(2))
         self.has_links = pipeline.network and pipeline.bandwidth is not None
@@ -84,12 +84,12 @@ class Simulation:
             "learnt": sum(learner.learnt for learner in self.learners),
             "updates": self.learners[0].version,
             "lags": sum(learner.lags for learner in self.learners),
-            "batches": sum(learner.fresh_batches for learner in self.learners),
+            "lag_count": sum(learner.lag_count for learner in self.learners),
             "waited": sum(learner.waited for learner in self.learners) / len(self.learners),
             "learner": sum(learner.busy for learner in self.learners) / len(self.learners),
             "actors": sum(actor.busy for actor in actors) / len(actors),
             "gateway": sum(learner.gateway.busy for learner in self.learners) / len(self.learners),
-            "cores": self.machine.done,
+            "cores": self.machine.busy_seconds,
             "up": self.up.done,
             "down": self.down.done,
             "up_busy": self.up.busy_seconds,
@@ -101,7 +101,7 @@ class Simulation:
         change = {name: after[name] - before[name] for name in after}
         seconds = change["time"]
         shares = {name: change[name] / seconds for name in ("actors", "learner")}
-        shares["cores"] = min(1.0, change["cores"] / seconds / pipeline.cores)
+        shares["cores"] = change["cores"] / seconds / pipeline.cores
         if pipeline.network:
             shares["gateway"] = change["gateway"] / seconds
         if self.has_links:
@@ -110,7 +110,7 @@ class Simulation:
         return Prediction(
             steps_per_second=group * change["learnt"] * pipeline.steps / seconds,
             updates_per_second=change["updates"] / seconds,
-            lag=change["lags"] / max(1, change["batches"]),
+            lag=change["lags"] / max(1, change["lag_count"]),
             most_lag=max(learner.most_lag for learner in self.learners),
             learner_waits=change["waited"] / seconds,
             utilisation=shares,

@@ -47,13 +47,13 @@ def test_a_learner_that_never_waits_sets_the_speed_and_the_slots_bound_the_lag(a
     assert found.lag == pytest.approx(actors * slots, abs=2)
 
 
-def test_an_actor_that_waits_for_parameters_that_old_has_a_lag_of_the_updates_meanwhile():
-    assert simulate(replace(BASE, actors=4, cores=64)).lag == pytest.approx(4, abs=1)  # four updates per unroll
+def test_the_lag_is_the_updates_made_while_an_unroll_is_played():
+    assert simulate(replace(BASE, actors=4)).lag == pytest.approx(4, abs=1)
 
 
 def test_a_batch_of_several_unrolls_is_one_update():
     found = simulate(replace(BASE, actors=16, unrolls_per_batch=4))
-    assert found.updates_per_second == near(1 / 0.002 if 16 / 4 / 0.010 > 1 / 0.002 else 16 / 4 / 0.010)
+    assert found.updates_per_second == near(16 / 4 / 0.010)
     assert found.steps_per_second == near(16 * 100 / 0.010)
     assert found.lag == pytest.approx(4, abs=1)
 
@@ -94,6 +94,13 @@ def test_a_core_whose_neighbour_is_idle_is_faster():
     assert [speed(jobs) for jobs in (1, 4, 8)] == [2.0, 1.0, 0.5]
     assert speed(2) == near(1 / (0.5 + 0.5 / 3))
     assert cores(1, crowding=0.5)(1) == 1.0
+
+
+def test_an_idle_core_is_not_busy_however_fast_the_others_are():
+    # Two actors and a learner that hardly works, on four cores that are four times as fast while the others are idle.
+    found = simulate(replace(BASE, actors=2, update_seconds=1e-6, cores=4, crowding=0.25))
+    assert found.steps_per_second > 3 * 100 / 0.010
+    assert found.utilisation["cores"] == near(0.5)
 
 
 def test_a_network_card_sets_the_speed():
@@ -181,3 +188,13 @@ def test_jobs_share_a_resource():
     assert done == [("a", pytest.approx(1.5)), ("b", pytest.approx(2.0))]  # b waits for a's half of the capacity
     assert resource.done == pytest.approx(20)
     assert resource.busy_seconds == pytest.approx(2.0)
+
+
+def test_a_server_without_a_job_is_not_busy():
+    clock, done = Clock(), []
+    machine = SharedResource(clock, cores(2), servers=2)
+    for amount in (1.0, 2.0, 3.0):
+        machine.work(amount, lambda: done.append(clock.now))
+    clock.run_while(lambda: len(done) < 3)
+    assert done == pytest.approx([1.5, 2.5, 3.5])
+    assert machine.busy_seconds == pytest.approx(2 * 2.5 + 1.0)
