@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 import numpy as np
 
 from pronk.actor import Actor, specs_for
 from pronk.batcher import Batcher
+from pronk.bench.timing import calls_per_second
 from pronk.config import ResolvedConfig
 from pronk.device import choose_device
 from pronk.envs import make_env
@@ -49,11 +49,7 @@ class Parts:
     def rate(self, name: str, seconds: float) -> float:
         """Return the steps per second of a part, measured for about `seconds`."""
         call, steps = self._calls[name]
-        began, calls = time.perf_counter(), 0
-        while (spent := time.perf_counter() - began) < seconds:
-            call()
-            calls += 1
-        return calls * steps / spent
+        return steps * calls_per_second(call, seconds)
 
     def close(self) -> None:
         """Close the environments."""

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from pronk.bench.advice import advice
 from pronk.bench.parts import NAMES
 from pronk.bench.spans import Stopwatch, without_end
-from pronk.bench.workers import Workers, workers
+from pronk.bench.workers import Workers, part_workers
 from pronk.config import Config, ResolvedConfig, available_cores, decided, resolve
 from pronk.device import choose_device
 from pronk.envs.probing import spec_of
@@ -60,8 +60,8 @@ def measure(config: Config, seconds: float, say: Say, rounds: int = ROUNDS) -> d
     """
     resolved = resolve(decided(config, spec_of(config, say)))
     cores = available_cores()
-    with tempfile.TemporaryDirectory() as folder, workers(resolved, cores, Path(folder), say) as measured:
-        display = Rounds(measured, resolved, seconds / rounds, rounds)
+    with tempfile.TemporaryDirectory() as folder, part_workers(resolved, cores, Path(folder), say) as workers:
+        display = Rounds(workers, resolved, seconds / rounds, rounds)
         try:
             train(without_end(config), run_dir=Path(folder) / "run", display=display, say=say)
         except TrainingInterrupted:

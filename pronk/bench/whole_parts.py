@@ -8,12 +8,12 @@ parameters. `pronk plan` simulates training with these costs.
 from __future__ import annotations
 
 import contextlib
-import time
 
 import torch
 
 from pronk.actor import Actor, specs_for
 from pronk.batcher import Batcher
+from pronk.bench.timing import calls_per_second
 from pronk.config import ResolvedConfig
 from pronk.device import choose_device
 from pronk.envs import make_env
@@ -24,7 +24,6 @@ from pronk.metrics import Metrics
 from pronk.policies.local import LocalInference
 from pronk.transport.shared_memory import SharedMemoryActorPort, SharedMemoryTransport
 
-WHOLE = ("actor", "update")
 RATE = 1e-9  # learning rate: the weights stay as they are, so that every update costs the same
 
 
@@ -53,17 +52,13 @@ class WholeParts:
         self._slots_hold_unrolls = False
 
     def rate(self, name: str, seconds: float) -> float:
-        """Return the steps per second of a whole part, measured for about `seconds`."""
+        """Return the steps per second of a whole part, `actor` or `update`, measured for about `seconds`."""
         config = self._config
         steps = config.actors.unroll_length * (config.actors.envs if name == "actor" else config.learner.batch_size)
         torch.set_num_threads(config.actors.threads if name == "actor" else config.learner.threads)
         call = self.play if name == "actor" else self.update
         call()  # warm-up: what is only done once must not be measured
-        began, calls = time.perf_counter(), 0
-        while (spent := time.perf_counter() - began) < seconds:
-            call()
-            calls += 1
-        return calls * steps / spent
+        return steps * calls_per_second(call, seconds)
 
     def play(self) -> None:
         """Play an unroll into a slot, and free the slot."""

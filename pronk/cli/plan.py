@@ -13,6 +13,7 @@ from rich.table import Column, Table
 from pronk.cli.bench import other_load
 from pronk.cli.shell import Overrides, Source, app, out, warn
 from pronk.config import load_config
+from pronk.config.resolved import check_resolved
 from pronk.types import UserError
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def plan(
     from pronk.planning.measuring import learner_config
 
     resolved = learner_config(config, warn)
-    check_plannable(resolved)
+    check_plannable(resolved, target)
     many = as_json or (target is not None and machines != 1)  # costs that are kept should serve every plan
     measured, notes = costs_for(resolved, costs, seconds, many, learner_rate)
     from pronk.planning.search import Request, make_plan
@@ -96,24 +97,28 @@ def check_options(
     """Raise UserError for a number that makes no sense."""
     for name, value in {"target": target, "bandwidth": bandwidth, "learner-rate": learner_rate}.items():
         if value is not None and not 0 < value < math.inf:
-            raise UserError(f"--{name} must be above 0, got {value:g}")
+            raise UserError(f"--{name} must be a finite number above 0, got {value:g}")
     for name, count in {"machines": machines, "cores": cores}.items():
         if count is not None and count < 1:
             raise UserError(f"--{name} must be at least 1, got {count}")
     if not 1 <= seconds < math.inf:
-        raise UserError(f"--seconds must be at least 1, got {seconds:g}")
+        raise UserError(f"--seconds must be finite and at least 1, got {seconds:g}")
     if machines is not None and target is None:
         raise UserError("--machines needs --target, the speed to plan for")
 
 
-def check_plannable(config: ResolvedConfig) -> None:
-    """Raise UserError for what the simulation does not model."""
+def check_plannable(config: ResolvedConfig, target: float | None) -> None:
+    """Raise UserError for what the simulation does not model: before seconds are spent on measuring."""
     if config.transport.name == "local":
         raise UserError("transport=local plays and learns in one thread; plan with transport=shared_memory or grpc")
     if config.actors.inference != "local":
         raise UserError(
             f"actors.inference={config.actors.inference} cannot be planned; plan with actors.inference=local"
         )
+    if target is None:  # the configuration is predicted as it is; else the number of actors is what is looked for
+        check_resolved(config)
+        if config.actors.count == 0:
+            raise UserError("actors.count=0 leaves no actor here to predict; set actors.count, or give --target")
 
 
 def costs_for(
@@ -132,7 +137,7 @@ def costs_for(
         return measure_costs(resolved, seconds, warn, network, group, learner_rate), []
     tree = files.read_costs(path)
     if files.is_from_bench(tree):
-        sizes = sizes_of(resolved, warn)[0]
+        sizes = sizes_of(resolved)[0]
         note = f"{path} has the parts alone, without what lies around them; `pronk plan --json` measures that, too"
         return files.costs_of_bench(tree, sizes, path), [note]
     read = files.costs_of(tree, path)
@@ -181,8 +186,8 @@ def plain(made: Plan, request: Request, config: ResolvedConfig, costs: Costs, no
         "utilisation": prediction.utilisation,
         "bytes_per_second": {"up": prediction.up, "down": prediction.down},
         "bottleneck": NAMES[bottleneck(made)],
-        "advice": advice(made, request),
-        "settings": settings(made, config.learner.batch_size),
+        "advice": advice(made),
+        "settings": settings(made, config.learner.batch_size, config.learners),
         "notes": notes,
     }
 
@@ -216,7 +221,7 @@ def show(made: Plan, request: Request, config: ResolvedConfig, costs: Costs, sou
     if not made.reached:
         share = figures["steps_per_second"] / (request.target or 1.0)
         out.print(
-            f"this is {share:.0%} of the target: it cannot be reached with these costs and machines", style="yellow"
+            f"this is {share:.1%} of the target: it cannot be reached with these costs and machines", style="yellow"
         )
     out.print(figures["advice"], highlight=False, soft_wrap=True)
     out.print(f"settings: {figures['settings']}", highlight=False, soft_wrap=True)

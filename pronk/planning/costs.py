@@ -15,6 +15,10 @@ from typing import Any
 from pronk.types import UserError
 
 OF_BENCH = ("env", "inference", "learner")
+REQUIRED = ("cores", "envs", "unroll_length", "batch_size", "actor", "update")
+COUNTS = ("cores", "envs", "unroll_length", "batch_size", "threads", "frames_per_step")
+SIZES = ("unroll_bytes", "parameters_bytes")
+MAY_BE_ZERO = (*SIZES, "gateway", "send", "pull", "exchange")
 
 
 @dataclass(frozen=True)
@@ -106,36 +110,38 @@ def is_from_bench(tree: dict[str, Any]) -> bool:
 
 
 def costs_of(tree: dict[str, Any], path: Path) -> Costs:
-    """Return the costs that `Costs.plain` wrote. Raises UserError for a wrong number, by its name."""
-    known = {field.name: field for field in fields(Costs)}
-    values = {name: value for name, value in tree.items() if name in known and value is not None}
-    for name, value in values.items():
-        if name != "device":
-            check_number(name, value, path, zero_allowed=name.endswith("bytes"))
-    missing = [name for name in ("cores", "envs", "unroll_length", "batch_size") if name not in values]
-    if missing:
-        raise UserError(f"{path} has no {missing[0]!r}; write it with `pronk plan` as JSON")
-    return Costs(**values)
+    """Return the costs that `Costs.plain` wrote. Raises UserError for a wrong value, by its name."""
+    known = {field.name for field in fields(Costs)}
+    given = {name: value for name, value in tree.items() if name in known and value is not None}
+    for name in REQUIRED:
+        if name not in given:
+            raise UserError(f"{path} has no {name!r}; write it with `pronk plan` as JSON")
+    device = given.pop("device", "cpu")
+    if not isinstance(device, str):
+        raise UserError(f"{path}: device must be a name such as cpu, got {device!r}")
+    return Costs(**{name: checked(name, value, path) for name, value in given.items()}, device=device)
 
 
 def costs_of_bench(tree: dict[str, Any], sizes: Sizes, path: Path) -> Costs:
     """Return the costs that follow from rates of `pronk bench`, in steps per second. Raises UserError."""
-    for name in OF_BENCH:
-        check_number(name, tree[name], path)
-    check_number("cores", tree.get("cores", 1), path)
+    env, inference, learner = (checked(name, tree[name], path) for name in OF_BENCH)
     return Costs(
-        cores=int(tree.get("cores", 1)),
-        actor=1 / tree["env"] + 1 / tree["inference"],
-        update=1 / tree["learner"],
+        cores=checked("cores", tree.get("cores", 1), path),
+        actor=1 / env + 1 / inference,
+        update=1 / learner,
         **asdict(sizes),
     )
 
 
-def check_number(name: str, value: Any, path: Path, zero_allowed: bool = False) -> None:
-    """Raise UserError unless the value is a finite number above 0 (or not below)."""
+def checked(name: str, value: Any, path: Path) -> Any:
+    """Return a number of a costs file; counts and sizes as int. Raises UserError for one that makes no sense."""
+    is_whole, may_be_zero = name in COUNTS or name in SIZES, name in MAY_BE_ZERO
     is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    if not is_number or value < 0 or (value == 0 and not zero_allowed):
-        raise UserError(f"{path}: {name} must be a number above 0, got {value!r}")
+    if not is_number or value < 0 or (value == 0 and not may_be_zero) or (is_whole and value != int(value)):
+        kind = "whole number" if is_whole else "number"
+        least = "of at least 0" if may_be_zero else "above 0"
+        raise UserError(f"{path}: {name} must be a {kind} {least}, got {value!r}")
+    return int(value) if is_whole else value
 
 
 def has_all(tree: dict[str, Any], names: tuple[str, ...]) -> bool:

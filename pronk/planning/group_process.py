@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ def main(job: dict[str, Any], channel: Channel) -> None:
     """Make updates. Learner 0 replies with updates per second, and ends the group; learner 1 follows it."""
     import torch
 
+    from pronk.bench.timing import calls_per_second
     from pronk.bench.whole_parts import WholeParts
     from pronk.config import ResolvedConfig
     from pronk.learners import GroupEnded, LearnerGroup, Rendezvous, Shared, coordinate, participate
@@ -51,9 +51,5 @@ def main(job: dict[str, Any], channel: Channel) -> None:
             parts.update(group)
             for message in channel:
                 assert isinstance(message, MeasurePart)
-                began, updates = time.perf_counter(), 0
-                while (spent := time.perf_counter() - began) < message.seconds or not updates:
-                    parts.update(group)
-                    updates += 1
-                channel.send(PartMeasured(updates / spent))
+                channel.send(PartMeasured(calls_per_second(lambda: parts.update(group), message.seconds)))
             group.leave("finished")

@@ -12,15 +12,13 @@ import os
 import socket
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pronk.config import Config, Rank, ResolvedConfig, available_cores, decided, resolve
 from pronk.planning.costs import Costs, Sizes
-from pronk.processes.messages import MeasurePart, PartMeasured
-from pronk.processes.restarts import NEVER
-from pronk.processes.supervisor import Child, Start, SupervisedProcess, Supervisor
 
 if TYPE_CHECKING:
     from pronk.layout import UnrollLayout
@@ -28,8 +26,6 @@ if TYPE_CHECKING:
 
 Say = Callable[[str], None]
 
-GRACE_SECONDS = 2.0
-POLL_SECONDS = 0.005
 SHARE = 0.25  # of the seconds, for each of four measurements of actor and update
 PUBLISH_SECONDS = 0.001  # between two versions while requests for parameters are timed
 
@@ -60,45 +56,40 @@ def measure_costs(
         learners: also measure what it takes two learners to act as one.
         learner_rate: steps per second of a learner on another device. Then no update is made here, which may take long.
     """
-    from pronk.bench.workers import workers
+    from pronk.bench.workers import part_workers
     from pronk.device import choose_device
 
     cores, part = available_cores(), SHARE * seconds
     threads = config.learner.threads
     device = "given" if learner_rate else choose_device(config.learner.device).type
     learning = 1 if device != "cpu" else max(1, cores // threads)  # processes that keep all cores busy with updates
-    sizes, layout, parameters = sizes_of(config, say)
+    sizes, layout, parameters = sizes_of(config)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        with workers(config, cores, folder, say, whole=True) as measured:
-            actor, update = measured.rate("actor", part), learner_rate or measured.rate("update", part, learning)
-            alone = [measured.rate("actor", part, 1) / actor]
+        with part_workers(config, cores, folder, say, whole=True) as workers:
+            actor, update = workers.rate("actor", part), learner_rate or workers.rate("update", part, learning)
+            alone = [workers.rate("actor", part, 1) / actor]
             if not learner_rate:
-                alone.append(measured.rate("update", part, 1) / update)
+                alone.append(workers.rate("update", part, 1) / update)
         costs = Costs(
             cores=cores,
-            envs=sizes.envs,
-            unroll_length=sizes.unroll_length,
-            batch_size=sizes.batch_size,
             actor=1 / actor,
             update=1 / update,
             threads=threads,
             device=device,
             crowding=min(1.0, len(alone) / sum(alone)),
-            unroll_bytes=sizes.unroll_bytes,
-            parameters_bytes=sizes.parameters_bytes,
-            frames_per_step=sizes.frames_per_step,
+            **asdict(sizes),
         )
-        values = costs.plain()
         if network:
-            values |= measure_gateway(config, layout, parameters, folder, part, say)
+            gateway, send, pull = measure_gateway(config, layout, parameters, folder, part, say)
+            costs = replace(costs, gateway=gateway, send=send, pull=pull)
         if learners and not learner_rate:
-            columns = sizes.unroll_length * sizes.batch_size
-            values["exchange"] = max(1e-9, measure_group(config, folder, part, say) - costs.update * columns)
-    return Costs(**values)
+            alone_seconds = costs.update * sizes.unroll_length * sizes.batch_size
+            costs = replace(costs, exchange=max(0.0, measure_group(config, folder, part, say) - alone_seconds))
+    return costs
 
 
-def sizes_of(config: ResolvedConfig, say: Say) -> tuple[Sizes, UnrollLayout, Parameters]:
+def sizes_of(config: ResolvedConfig) -> tuple[Sizes, UnrollLayout, Parameters]:
     """Return the sizes of messages; also the layout of an unroll, and the first parameters."""
     from pronk.actor import specs_for
     from pronk.device import choose_device
@@ -123,10 +114,14 @@ def sizes_of(config: ResolvedConfig, say: Say) -> tuple[Sizes, UnrollLayout, Par
 
 def measure_gateway(
     config: ResolvedConfig, layout: UnrollLayout, parameters: Parameters, folder: Path, seconds: float, say: Say
-) -> dict[str, float]:
-    """Return the seconds per unroll of the gateway and of its sender, and those until parameters come."""
+) -> tuple[float | None, float, float]:
+    """Return the seconds per unroll of the gateway and of its sender, and those until parameters come.
+
+    The gateway's are None where the kernel does not say how much processor time a process has used.
+    """
     from pronk.actors.base import ActorSetup
     from pronk.actors.gateway import GatewayProcess
+    from pronk.bench.workers import started
     from pronk.processes.interrupts import Interrupts
     from pronk.transport.shared_memory import SharedMemoryTransport
 
@@ -135,8 +130,9 @@ def measure_gateway(
     settings = config.replace({**changes, "gateway": {}})
     logs = folder / "gateway" / "logs"
     logs.mkdir(parents=True)
-    with Interrupts() as interrupts, contextlib.ExitStack() as stack:
-        setup = ActorSetup(settings, layout, parameters, None, logs, 0, interrupts, say)
+    with contextlib.ExitStack() as stack:
+        # These interrupts are not entered: they would only note a Ctrl-C, which has to end the measurement here.
+        setup = ActorSetup(settings, layout, parameters, None, logs, 0, Interrupts(), say)
         port = SharedMemoryTransport(layout, parameters.block.nbytes, 0, slots, gateway_slots=slots)
         port.publish(parameters)
         gateway = stack.enter_context(GatewayProcess(setup, port, 0, 1))
@@ -144,7 +140,7 @@ def measure_gateway(
         gateway.start()
         ticket, _ = gateway.connect(0)
         job = {"address": ticket.address, "token": ticket.token}
-        [sender] = stack.enter_context(processes("pronk.planning.sender_process", [job], folder, say))
+        sender = stack.enter_context(started("sender", "pronk.planning.sender_process", [job], folder, say))
         version = parameters.version
 
         def publish() -> None:
@@ -153,14 +149,16 @@ def measure_gateway(
             port.publish(parameters._replace(version=version))
 
         def publish_later() -> None:
+            gateway.watch()
             publish()
             time.sleep(PUBLISH_SECONDS)
 
-        pulls = asked(sender, MeasurePart("pull", seconds / 2), publish_later)
-        taken, used = 0, processor_seconds(gateway.pid)
+        pulls = sender.rate("pull", seconds / 2, meanwhile=publish_later)
+        taken, before = 0, processor_seconds(gateway.pid)
 
         def take() -> None:
             nonlocal taken
+            gateway.watch()
             if port.waiting:
                 with port.unrolls(1):
                     taken += 1
@@ -168,61 +166,28 @@ def measure_gateway(
             else:
                 time.sleep(PUBLISH_SECONDS / 10)
 
-        sent = asked(sender, MeasurePart("send", seconds / 2), take)
-        used = processor_seconds(gateway.pid) - used
-    return {"gateway": used / max(1, taken), "send": 1 / sent, "pull": 1 / pulls}
+        sent = sender.rate("send", seconds / 2, meanwhile=take)
+        after = processor_seconds(gateway.pid)
+    used = None if before is None or after is None else (after - before) / max(1, taken)
+    return used, 1 / sent, 1 / pulls
 
 
 def measure_group(config: ResolvedConfig, folder: Path, seconds: float, say: Say) -> float:
     """Return the seconds of an update of two learners, each on its own core, with batches that are ready."""
+    from pronk.bench.workers import started
+
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     jobs = [{"config": config.to_yaml(), "rank": rank, "port": port} for rank in range(2)]
-    with processes("pronk.planning.group_process", jobs, folder, say) as [first, _]:
-        return 1 / asked(first, MeasurePart("group", seconds))
+    with started("learner", "pronk.planning.group_process", jobs, folder, say) as group:
+        return 1 / group.rate("update", seconds, count=1)
 
 
-def asked(process: SupervisedProcess, message: MeasurePart, meanwhile: Callable[[], Any] | None = None) -> float:
-    """Send a request and return the rate in the reply; call `meanwhile` again and again until it comes."""
-    process.send(message)
-    while True:
-        for answer in process.poll():
-            assert isinstance(answer, PartMeasured)
-            return answer.rate
-        (meanwhile or (lambda: time.sleep(POLL_SECONDS)))()
-
-
-@contextlib.contextmanager
-def processes(program: str, jobs: list[dict[str, Any]], folder: Path, say: Say) -> Iterator[list[SupervisedProcess]]:
-    """Start one process for each job and wait until all have reported; leaving the block ends them."""
-    name = program.rpartition(".")[2].removesuffix("_process")
-    children = [
-        SupervisedProcess(
-            Child(
-                name=f"{name} {number}",
-                program=program,
-                log=folder / f"{name}-{number}.log",
-                prepare=lambda life, job=job: Start(job),  # type: ignore[misc]
-                policy=NEVER,
-            ),
-            say,
-        )
-        for number, job in enumerate(jobs)
-    ]
-    supervisor = Supervisor(children, GRACE_SECONDS)
+def processor_seconds(pid: int | None) -> float | None:
+    """Return the seconds of processor time that a process has used. None: there is no such process, or no /proc."""
     try:
-        supervisor.start()
-        while not all(one.has_reported for one in children):
-            time.sleep(POLL_SECONDS)
-            for one in children:
-                one.poll()
-        yield children
-    finally:
-        supervisor.stop()
-
-
-def processor_seconds(pid: int | None) -> float:
-    """Return the seconds of processor time that a process has used, from the kernel's /proc."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(") ")[2].split()
+    except OSError:
+        return None
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -107,6 +107,8 @@ def make_plan(config: ResolvedConfig, costs: Costs, request: Request) -> Plan:
         return on_one
     spread = replace(configured, one_machine=False, network=True, bandwidth=request.bandwidth, learners=1)
     found = on_many_machines(spread, request)
+    if found is None:
+        return on_one
     return max((on_one, found), key=lambda plan: (plan.reached, plan.prediction.steps_per_second))
 
 
@@ -114,12 +116,10 @@ def on_one_machine(pipeline: Pipeline, target: float) -> Plan:
     """Return the fewest actors that reach the target beside one learner; else the number that is fastest."""
     pipeline = replace(pipeline, learners=1)
     best: Plan | None = None
-    least = math.ceil(pipeline.unrolls_per_batch / pipeline.slots)
-    for actors in range(least, max(least, pipeline.cores) + 1):
-        made = replace(pipeline, actors=actors)
-        prediction = simulate(made)
-        plan = Plan(made, prediction, 0, prediction.steps_per_second >= NEARLY * target)
-        if best is None or prediction.steps_per_second > best.prediction.steps_per_second:
+    least = least_actors(pipeline)
+    for actors in range(least, max(least, min(pipeline.cores, most_actors(pipeline))) + 1):
+        plan = plan_of(replace(pipeline, actors=actors), target, actor_machines=0)
+        if best is None or plan.prediction.steps_per_second > best.prediction.steps_per_second:
             best = plan
         if plan.reached:
             return plan
@@ -127,45 +127,52 @@ def on_one_machine(pipeline: Pipeline, target: float) -> Plan:
     return best
 
 
-def on_many_machines(pipeline: Pipeline, request: Request) -> Plan:
-    """Return the fewest learners, and the fewest actors for them, that reach the target; else the fastest plan."""
-    target, machines = request.target or 0.0, request.machines
-    most_learners = MOST_LEARNERS if machines is None else machines - 1
-    first = min(most_learners, math.ceil(target / learner_capacity(pipeline)))
+def on_many_machines(pipeline: Pipeline, request: Request) -> Plan | None:
+    """Return the fewest learners, and the fewest actors for them, that reach the target; else the fastest plan.
 
-    def with_learners(count: int) -> Plan:
-        most = None if machines is None else max(1, (machines - count) * request.cores // count)
-        return fewest_actors(replace(pipeline, learners=count), target, request.cores, most)
+    None: there are too few machines for a learner and the actors of one batch.
+    """
+    target, machines, cores = request.target or 0.0, request.machines, request.cores
+    most_learners, capacity = MOST_LEARNERS, learner_capacity(pipeline)
+    if machines is not None:  # as many as leave each of them the actors of a batch
+        most_learners = min(MOST_LEARNERS, machines * cores // (cores + least_actors(pipeline)))
 
-    best = with_learners(first)
-    # Further learners help until their exchange takes more than they add. Where machines are few, each learner takes
-    # one from the actors, so fewer may be faster, too.
-    directions = [range(first + 1, most_learners + 1)] + ([range(first - 1, 0, -1)] if machines else [])
-    for counts in directions:
-        for count in counts:
-            if best.reached:
-                return best
-            plan = with_learners(count)
-            if plan.prediction.steps_per_second <= best.prediction.steps_per_second:
-                break
-            best = plan
+    def room(learners: int) -> int | None:
+        """Actors per learner for which the remaining machines have a core."""
+        return None if machines is None else (machines - learners) * cores // learners
+
+    def estimate(learners: int) -> float:
+        actors = room(learners)
+        rate = capacity if actors is None else min(capacity, actors * actor_rate(pipeline))
+        return min(target, learners * rate)
+
+    best: Plan | None = None
+    # The most promising first; of equals, the fewest learners. The estimate does not know what their exchange costs: it
+    # may take more than further learners add.
+    for learners in sorted(range(1, most_learners + 1), key=estimate, reverse=True):
+        plan = fewest_actors(replace(pipeline, learners=learners), target, cores, room(learners))
+        if best is not None and plan.prediction.steps_per_second <= best.prediction.steps_per_second:
+            break
+        best = plan
+        if best.reached:
+            break
     return best
 
 
-def fewest_actors(pipeline: Pipeline, target: float, cores: int, most: int | None) -> Plan:
-    """Return the plan with the fewest actors per learner, at most `most`, that reaches the target; else with most."""
-    each = target / pipeline.learners
-    least = math.ceil(pipeline.unrolls_per_batch / pipeline.slots)
-    low = max(least, math.floor(each * (pipeline.actor_seconds + pipeline.send_seconds) / pipeline.steps))
+def fewest_actors(pipeline: Pipeline, target: float, cores: int, room: int | None) -> Plan:
+    """Return the plan with the fewest actors per learner, at most `room`, that reaches the target; else with the most.
+
+    `cores`: of a machine of actors.
+    """
+    least, most = least_actors(pipeline), most_actors(pipeline)
+    low = max(least, math.floor(target / pipeline.learners / actor_rate(pipeline)))
     high = max(low + 2, math.ceil(MOST_EXTRA_ACTORS * low))
-    if most is not None:
-        low, high = max(least, min(low, most)), max(least, min(high, most))
+    low, high = min(low, most), min(high, most)
+    if room is not None:
+        low, high = min(low, room), min(high, room)
 
     def with_actors(count: int) -> Plan:
-        made = replace(pipeline, actors=count)
-        prediction = simulate(made)
-        machines = math.ceil(made.learners * count / cores)
-        return Plan(made, prediction, machines, prediction.steps_per_second >= NEARLY * target)
+        return plan_of(replace(pipeline, actors=count), target, math.ceil(pipeline.learners * count / cores))
 
     plan = with_actors(low)
     if plan.reached or low == high:
@@ -181,6 +188,28 @@ def fewest_actors(pipeline: Pipeline, target: float, cores: int, most: int | Non
         else:
             low = middle
     return best
+
+
+def plan_of(pipeline: Pipeline, target: float, actor_machines: int) -> Plan:
+    """Simulate a pipeline, and compare it with the target."""
+    prediction = simulate(pipeline)
+    return Plan(pipeline, prediction, actor_machines, prediction.steps_per_second >= NEARLY * target)
+
+
+def least_actors(pipeline: Pipeline) -> int:
+    """Return how many actors of one learner can have the unrolls of a batch ready."""
+    return math.ceil(pipeline.unrolls_per_batch / pipeline.slots)
+
+
+def most_actors(pipeline: Pipeline) -> int:
+    """Return how many actors of one learner are worth trying: further ones would wait for it."""
+    enough = math.ceil(MOST_EXTRA_ACTORS * learner_capacity(pipeline) / actor_rate(pipeline))
+    return least_actors(pipeline) + 2 + enough
+
+
+def actor_rate(pipeline: Pipeline) -> float:
+    """Return the steps per second of an actor that never waits, on a core of a machine whose cores are all busy."""
+    return pipeline.steps / (pipeline.actor_seconds + (pipeline.send_seconds if pipeline.network else 0.0))
 
 
 def learner_capacity(pipeline: Pipeline) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pronk.planning.search import Plan, Request
+from pronk.planning.search import Plan
 
 FULL = 0.97  # utilisation: a part that is busier than this sets the speed
 ORDER = ("learner", "gateway", "up", "down", "cores", "actors")  # which is named, if several are equally busy
@@ -24,12 +24,12 @@ def bottleneck(plan: Plan) -> str:
     return full[0] if full else max(shares, key=lambda name: (shares[name], -ORDER.index(name)))
 
 
-def advice(plan: Plan, request: Request) -> str:
+def advice(plan: Plan) -> str:
     """Return what the bottleneck calls for, in one sentence."""
     pipeline, found = plan.pipeline, bottleneck(plan)
     if found == "learner":
-        hint = "the learner sets the speed: a faster device, or learners.count; more actors only add lag"
-        return hint if pipeline.learners == 1 else hint.replace("or learners.count", "or more learners")
+        more = "learners.count" if pipeline.learners == 1 else "more learners"
+        return f"the learner sets the speed: a faster device, or {more}; more actors only add lag"
     if found == "actors":
         return "the actors set the speed: more of them make training faster until the learner never waits"
     if found == "gateway":
@@ -46,19 +46,23 @@ def advice(plan: Plan, request: Request) -> str:
         )
     if pipeline.one_machine:
         if pipeline.on_device:
-            return f"the actors fill all {request.cores} cores: more cores, or actors on other machines"
+            return f"the actors fill all {pipeline.cores} cores: more cores, or actors on other machines"
         shared = "a GPU for the learner, or actors on other machines, leave more for the rest"
-        return f"actors and learner compete for {request.cores} cores: {shared}"
+        return f"actors and learner compete for {pipeline.cores} cores: {shared}"
     return "gateway and learner compete for the cores of their machine: give it more cores"
 
 
-def settings(plan: Plan, columns: int) -> str:
-    """Return the settings that make the plan. `columns`: of one learner's batch."""
-    pipeline = plan.pipeline
-    words = [f"learners.count={pipeline.learners}", f"learner.batch_size={pipeline.learners * columns}"]
-    if pipeline.one_machine:
-        return " ".join([f"actors.count={plan.actors}", *(words if pipeline.learners > 1 else [])])
-    words = ["actors.count=0", *(words if pipeline.learners > 1 else [])]
-    if pipeline.actors > USUAL_MOST_ACTORS:
-        words.append(f"gateway.max_actors={pipeline.actors}")
+def settings(plan: Plan, columns: int, learners: int = 1) -> str:
+    """Return the settings that make the plan.
+
+    Args:
+        plan: what was found.
+        columns: of one learner's batch.
+        learners: of the configuration that was planned.
+    """
+    words = [f"actors.count={plan.actors if plan.pipeline.one_machine else 0}"]
+    if plan.learners > 1 or learners > 1:
+        words += [f"learners.count={plan.learners}", f"learner.batch_size={plan.learners * columns}"]
+    if not plan.pipeline.one_machine and plan.pipeline.actors > USUAL_MOST_ACTORS:
+        words.append(f"gateway.max_actors={plan.pipeline.actors}")
     return " ".join(words)
