@@ -64,12 +64,20 @@ class Stopwatch:
 
 
 def without_end(config: Config) -> Config:
-    """Return the configuration of a training that goes on until it is stopped, and reports often."""
-    changes = {
+    """Return the configuration of a training that goes on until it is stopped, and writes lines often.
+
+    Nothing is sent to services, filmed or profiled: these would get figures of no use, and take time from training.
+    """
+    changes: dict[str, Any] = {
         "run.stop_return": None,
         "run.total_steps": 10**12,
         "run.total_seconds": None,
+        "run.pause_steps": None,
         "run.log_every_seconds": LOG_SECONDS,
+        "run.sinks": [],
+        "run.video": False,
+        "run.clip_every_steps": None,
+        "run.profile_seconds": 0.0,
     }
     return config.replace(changes)
 

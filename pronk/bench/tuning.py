@@ -28,7 +28,6 @@ WARM_UP_SECONDS = 1.0  # of each training, after every actor has delivered
 SECONDS = 2.0  # of each turn
 GOOD = 0.9  # of the best speed: a default that is faster than this is good enough
 NOISE = 0.03  # of the best speed: settings that are as close as this count as equally fast
-QUIETLY = {"run.sinks": [], "run.video": False, "run.clip_every_steps": None, "run.profile_seconds": 0.0}
 
 OnTurn = Callable[[Turn[Setting], Halving[Setting]], None]
 
@@ -62,7 +61,6 @@ class Measured:
 class Tuning:
     """All that was measured."""
 
-    config: Config
     halving: Halving[Setting]
     measured: dict[Setting, Measured]
     cores: int
@@ -133,7 +131,7 @@ def tune(config: Config, say: Say, on_turn: OnTurn, seconds: float = SECONDS, fi
     settings = grid(config, spec, cores, fixed)
     default = settings[0]
     halving = Halving(settings, default)
-    tuning = Tuning(config, halving, {one: Measured(one) for one in settings}, cores)
+    tuning = Tuning(halving, {one: Measured(one) for one in settings}, cores)
     say = once(say)
     try:
         for turn in halving.turns():
@@ -166,12 +164,15 @@ def span_of(config: Config, seconds: float, say: Say) -> Span:
                 spans.append(span)
             return not spans
 
-        train(without_end(config).replace(QUIETLY), run_dir=run, on_metrics=goes_on, say=say)
+        train(without_end(config), run_dir=run, on_metrics=goes_on, say=say)
     return spans[0]
 
 
 def once(say: Say) -> Say:
-    """Return a `say` that repeats nothing: every training would report the same. Nothing that is saved is kept."""
+    """Return a `say` that repeats nothing, because every training reports the same.
+
+    It also leaves out that a training is being saved: its directory is deleted at once.
+    """
     said: set[str] = set()
 
     def say_once(message: str) -> None:
