@@ -68,7 +68,9 @@ def grid(config: Config, spec: EnvSpec, cores: int, fixed: Collection[str] = ())
     points = itertools.starmap(Setting, itertools.product(*(sorted(values[key]) for key in KEYS)))
     others = [one for one in points if one != default and fits(config, spec, one, base)]
     if not others:
-        raise UserError(f"nothing to tune: no other {', '.join(key for key in KEYS if key not in fixed)} is possible")
+        free = [key for key in KEYS if key not in fixed]
+        why = f"no other {', '.join(free)} is possible" if free else f"{', '.join(KEYS)} are all set; leave one out"
+        raise UserError(f"nothing to tune: {why}")
     return [default, *others]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import time
+from collections.abc import Iterable
 from typing import Any
 
 from pronk.bench.tuning import GOOD, Measured, Tuning
@@ -12,7 +13,16 @@ from pronk.config.machine import cpu_name
 from pronk.config.trees import assign
 
 
-def tuned_yaml(tuning: Tuning, base: str, overrides: list[str], version: str) -> str:
+def tree_of(overrides: Iterable[str]) -> dict[str, Any]:
+    """Return `section.key=value`s as plain data. They are valid: a configuration was made with them."""
+    tree: dict[str, Any] = {}
+    for override in overrides:
+        path, _, text = override.partition("=")
+        assign(tree, path, plain_yaml.parse(text) if text else "")
+    return tree
+
+
+def tuned_yaml(tuning: Tuning, base: str, overrides: Iterable[str], version: str) -> str:
     """Return the text of the file.
 
     Args:
@@ -21,10 +31,7 @@ def tuned_yaml(tuning: Tuning, base: str, overrides: list[str], version: str) ->
         overrides: `section.key=value`s that were given on top.
         version: of Pronk.
     """
-    tree: dict[str, Any] = {"base": base}
-    for override in overrides:
-        path, _, text = override.partition("=")
-        assign(tree, path, plain_yaml.parse(text) if text else "")
+    tree = {"base": base, **tree_of(overrides)}
     for key, value in tuning.changes.items():
         assign(tree, key, value)
     return "".join(f"# {line}\n" for line in header(tuning, base, version)) + plain_yaml.dump(tree)

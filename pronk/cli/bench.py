@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from pathlib import Path
 from typing import Annotated, Any
@@ -77,26 +78,40 @@ def bench(
     from pronk.bench import measure
 
     figures = {**measure(config, seconds or SECONDS, warn, rounds or ROUNDS), **load}
-    if run:
-        (run / "bench.json").write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
     if as_json:
         print(json.dumps(figures))
-        return
+    else:
+        show(figures, source)
+    if run:
+        keep(figures, run)
+
+
+def check_options(seconds: float | None, rounds: int | None, tune: bool, to: Path | None) -> None:
+    """Raise UserError for values that cannot be, or that do not go together."""
+    least = 0.1 if tune else 1
+    if seconds is not None and not least <= seconds < math.inf:
+        raise UserError(f"--seconds must be finite and at least {least}, got {seconds:g}")
+    if tune and rounds is not None:
+        raise UserError("--rounds: --tune has as many rounds as it needs; use --seconds for longer ones")
+    if to is not None and not tune:
+        raise UserError("--out is for --tune: add it, or leave --out out")
+
+
+def show(figures: dict[str, Any], source: str) -> None:
+    """Print the figures as a table, and what to do about them."""
     out.print(table_of(figures, source))
     low, high = figures["spread"]["efficiency"]
     out.print(f"efficiency {figures['efficiency']:.0%} (trained / limit), {low:.0%} to {high:.0%} in the rounds")
     out.print(figures["advice"], highlight=False, soft_wrap=True)
 
 
-def check_options(seconds: float | None, rounds: int | None, tune: bool, to: Path | None) -> None:
-    """Raise UserError for values that cannot be, or that do not go together."""
-    least = 0.1 if tune else 1
-    if seconds is not None and not seconds >= least:
-        raise UserError(f"--seconds must be at least {least}, got {seconds:g}")
-    if tune and rounds is not None:
-        raise UserError("--rounds: --tune has as many rounds as it needs; use --seconds for longer ones")
-    if to is not None and not tune:
-        raise UserError("--out is for --tune: add it, or leave --out out")
+def keep(figures: dict[str, Any], run: Path) -> None:
+    """Write the figures to the run's directory. Raises UserError if it cannot be written, such as somebody else's."""
+    path = run / "bench.json"
+    try:
+        path.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror}") from None
 
 
 def table_of(figures: dict[str, Any], source: str) -> Table:

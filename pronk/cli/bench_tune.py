@@ -13,6 +13,7 @@ from rich.table import Column, Table
 
 from pronk.cli.shell import err, out, warn
 from pronk.config import Config
+from pronk.config.trees import flat
 from pronk.processes.interrupts import INTERRUPTED
 from pronk.types import UserError
 
@@ -37,23 +38,30 @@ def file_to_write(source: str, given: Path | None) -> Path:
 
 
 def show_tuning(
-    config: Config, source: str, overrides: list[str], seconds: float | None, path: Path, as_json: bool, load: dict
+    config: Config,
+    source: str,
+    overrides: list[str],
+    seconds: float | None,
+    path: Path,
+    as_json: bool,
+    load: dict[str, Any],
 ) -> None:
     """Measure, show the table and write the file; exit with 130 if Ctrl-C came first."""
     from pronk import __version__
-    from pronk.bench.tuned_file import tuned_yaml, verdict
+    from pronk.bench.tuned_file import tree_of, tuned_yaml, verdict
     from pronk.bench.tuning import SECONDS, tune
 
     with TurnsOnScreen(err) as screen:
-        fixed = [override.partition("=")[0] for override in overrides]
-        tuning = tune(config, warn, screen.turn, seconds or SECONDS, fixed)
+        tuning = tune(config, warn, screen.turn, seconds or SECONDS, fixed=flat(tree_of(overrides)))
+    unwritten: UserError | None = None  # raised when the figures, which took minutes, have been shown
     if not tuning.interrupted:
         try:
             path.write_text(tuned_yaml(tuning, source, overrides, __version__), encoding="utf-8")
         except OSError as error:
-            raise UserError(f"--out: cannot write {path}: {error.strerror}") from None
+            unwritten = UserError(f"--out: cannot write {path}: {error.strerror}")
     if as_json:
-        print(json.dumps({**as_data(tuning), "file": None if tuning.interrupted else str(path), **load}))
+        is_written = not tuning.interrupted and unwritten is None
+        print(json.dumps({**as_data(tuning), "file": str(path) if is_written else None, **load}))
     elif tuning.default.spans:
         out.print(table_of(tuning, source))
         out.print(verdict(tuning), highlight=False, soft_wrap=True)
@@ -62,6 +70,8 @@ def show_tuning(
     if tuning.interrupted:
         warn("interrupted: these are the figures so far; no file was written")
         raise typer.Exit(INTERRUPTED)
+    if unwritten is not None:
+        raise unwritten
     if not as_json:
         out.print(f"{path} is ready: pronk train {path}", highlight=False, soft_wrap=True)
 

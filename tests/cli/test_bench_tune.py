@@ -10,10 +10,17 @@ import pytest
 from processes import descendants_of, is_running, start_pronk, wait_until
 
 from pronk.actor import specs_for
-from pronk.bench.grid import KEYS
+from pronk.bench.grid import KEYS, Setting
+from pronk.bench.halving import Halving, Turn
+from pronk.bench.spans import Span
+from pronk.bench.tuned_file import tree_of
+from pronk.bench.tuning import Measured, Tuning
+from pronk.cli.bench import keep
 from pronk.config import load_config, resolve
+from pronk.config.trees import flat
 from pronk.envs.probing import spec_of
 from pronk.layout import UnrollLayout
+from pronk.types import UserError
 
 SECONDS = 240
 TINY = (
@@ -91,6 +98,9 @@ def test_a_setting_that_cannot_be_trained_is_named_and_left_out(cli, monkeypatch
     ("arguments", "words"),
     [
         (["--tune", "--seconds", "0"], ["--seconds", "0.1"]),
+        (["--tune", "--seconds", "inf"], ["--seconds", "finite"]),
+        (["--seconds", "inf"], ["--seconds", "finite"]),
+        (["--tune", *TINY, "actors.slots=2"], ["nothing to tune: actors.count, actors.envs", "are all set"]),
         (["--tune", "--rounds", "3"], ["--rounds"]),
         (["--out", "mine.yaml"], ["--tune"]),
         (["--tune", "--out", "mine.json"], ["--out", ".yaml"]),
@@ -100,6 +110,40 @@ def test_a_setting_that_cannot_be_trained_is_named_and_left_out(cli, monkeypatch
 )
 def test_mistakes_are_found_before_anything_is_measured(cli, arguments, words):
     assert_mistake(cli("bench", "catch", *arguments), *words)
+
+
+def test_a_file_that_cannot_be_written_does_not_cost_the_figures(cli, monkeypatch, tmp_path):
+    """Its directory is gone after the minutes that measuring takes."""
+    folder = tmp_path / "there"
+    folder.mkdir()
+
+    def tune(*arguments, **options):
+        setting = Setting(1, 16, 2, 1)
+        halving = Halving([setting], setting)
+        halving.record(Turn(1, 1, setting), 1000.0)
+        folder.rmdir()
+        return Tuning(halving, {setting: Measured(setting, [Span(1.0, 1000, 10, 0.5)])}, cores=2)
+
+    for arguments in ([], ["--json"]):
+        monkeypatch.setattr("pronk.bench.tuning.tune", tune)
+        code, out, err = cli("bench", "catch", *SHORT, "--out", folder / "mine.yaml", *arguments)
+        assert (code, "1000" in out.replace(",", "")) == (2, True)
+        assert "cannot write" in err
+        folder.mkdir()
+    assert json.loads(out)["file"] is None
+
+
+def test_figures_that_a_run_cannot_keep_are_a_mistake(tmp_path):
+    with pytest.raises(UserError, match=r"cannot write .*bench\.json: No such file"):
+        keep({"trained": 1.0}, tmp_path / "gone")
+
+
+def test_a_setting_in_braces_stays_too():
+    assert list(flat(tree_of(["actors={count: 3, envs: 16}", "transport=grpc"]))) == [
+        "actors.count",
+        "actors.envs",
+        "transport.name",
+    ]
 
 
 def test_ctrl_c_ends_with_what_was_measured(tmp_path):
