@@ -11,7 +11,7 @@ import typer
 from rich.table import Column, Table
 from rich.text import Text
 
-from pronk.cli.shell import AsJson, Screen, app, out, warn
+from pronk.cli.shell import AsJson, Runs, Screen, app, out, warn
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -25,50 +25,54 @@ if TYPE_CHECKING:
 PIPED_WIDTH = 1000  # no line is wrapped, so that other programs can read the table
 
 
+By = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Group runs by this setting, such as loss.name, whatever else differs. May be given several times "
+        "[default: every setting that differs, but not the seed]."
+    ),
+]
+Along = Annotated[
+    str | None,
+    typer.Option(
+        metavar="KEY",
+        help="Compare along this setting, such as learner.extra_lag: a table for each task with a column for each "
+        "value, and in the picture a line for each group.",
+    ),
+]
+Metric = Annotated[
+    str,
+    typer.Option(
+        help="Score of a run: final (its last mean return), late (the mean over the last tenth of its steps), best "
+        "(its highest), eval (its last evaluation) or area (mean return from the start to the end of the shortest "
+        "run)."
+    ),
+]
+Normalise = Annotated[
+    str,
+    typer.Option(
+        help="How scores of different tasks are made alike. none: not at all; human: random play is 0 and a human "
+        "1 (Atari); range: a task's worst run is 0 and its best 1."
+    ),
+]
+Picture = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        help="Also draw intervals and performance profiles, or with --against lines: a .png, .svg or .pdf file.",
+    ),
+]
+
+
 @app.command()
 def compare(
-    runs: Annotated[
-        list[str],
-        typer.Argument(metavar="RUN...", help="Run directories, names under runs/, `last`, or a directory of runs."),
-    ],
-    by: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Group runs by this setting, such as loss.name, whatever else differs. May be given several times "
-            "[default: every setting that differs, but not the seed]."
-        ),
-    ] = None,
-    against: Annotated[
-        str | None,
-        typer.Option(
-            metavar="KEY",
-            help="Compare along this setting, such as learner.extra_lag: a table for each task with a column for each "
-            "value, and in the picture a line for each group.",
-        ),
-    ] = None,
-    metric: Annotated[
-        str,
-        typer.Option(
-            help="Score of a run: final (its last mean return), late (the mean over the last tenth of its steps), best "
-            "(its highest), eval (its last evaluation) or area (mean return from the start to the end of the shortest "
-            "run)."
-        ),
-    ] = "final",
-    normalise: Annotated[
-        str,
-        typer.Option(
-            help="How scores of different tasks are made alike. none: not at all; human: random play is 0 and a human "
-            "1 (Atari); range: a task's worst run is 0 and its best 1."
-        ),
-    ] = "none",
+    runs: Runs,
+    by: By = None,
+    against: Along = None,
+    metric: Metric = "final",
+    normalise: Normalise = "none",
     as_json: AsJson = False,
-    target: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            help="Also draw intervals and performance profiles, or with --against lines: a .png, .svg or .pdf file.",
-        ),
-    ] = None,
+    target: Picture = None,
 ) -> None:
     """Compare settings over seeds and tasks: which is better, and how certain is that?
 

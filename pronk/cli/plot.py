@@ -7,47 +7,47 @@ from typing import Annotated
 
 import typer
 
-from pronk.cli.shell import app, out, warn
+from pronk.cli.shell import Runs, app, out, warn
+
+Picture = Annotated[
+    Path | None,
+    typer.Option("--out", help="A file that ends in .png, .svg, .pdf or .html [default: plot.png in the run]."),
+]
+Axis = Annotated[str, typer.Option("--x", help="The horizontal axis: steps, frames or time.")]
+Only = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Only this panel: return, throughput, lag, entropy, length, waits or any name in metrics.jsonl. "
+        "May be given several times."
+    ),
+]
+Smooth = Annotated[
+    float | None,
+    typer.Option(
+        help="Average every point over this share of the axis [default: 0 for returns, which are means of "
+        "many episodes already, 0.05 for the rest]."
+    ),
+]
+Centre = Annotated[str, typer.Option(help="The line of several seeds: mean, or iqm, their interquartile mean.")]
+Band = Annotated[
+    str,
+    typer.Option(help="Band around the line of several seeds: range, std, or bootstrap, the 95% interval of the line."),
+]
+Title = Annotated[str | None, typer.Option(help="Title [default: the environment's name].")]
+Labels = Annotated[list[str] | None, typer.Option(help="Name of a group in the legend; once per group, in order.")]
 
 
 @app.command()
 def plot(
-    runs: Annotated[
-        list[str],
-        typer.Argument(metavar="RUN...", help="Run directories, names under runs/, `last`, or a directory of runs."),
-    ],
-    target: Annotated[
-        Path | None,
-        typer.Option("--out", help="A file that ends in .png, .svg, .pdf or .html [default: plot.png in the run]."),
-    ] = None,
-    x: Annotated[str, typer.Option("--x", help="The horizontal axis: steps, frames or time.")] = "steps",
-    only: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Only this panel: return, throughput, lag, entropy, length, waits or any name in metrics.jsonl. "
-            "May be given several times."
-        ),
-    ] = None,
-    smooth: Annotated[
-        float | None,
-        typer.Option(
-            help="Average every point over this share of the axis [default: 0 for returns, which are means of "
-            "many episodes already, 0.05 for the rest]."
-        ),
-    ] = None,
-    centre: Annotated[
-        str, typer.Option(help="The line of several seeds: mean, or iqm, their interquartile mean.")
-    ] = "mean",
-    band: Annotated[
-        str,
-        typer.Option(
-            help="Band around the line of several seeds: range, std, or bootstrap, the 95% interval of the line."
-        ),
-    ] = "range",
-    title: Annotated[str | None, typer.Option(help="Title [default: the environment's name].")] = None,
-    label: Annotated[
-        list[str] | None, typer.Option(help="Name of a group in the legend; once per group, in order.")
-    ] = None,
+    runs: Runs,
+    target: Picture = None,
+    x: Axis = "steps",
+    only: Only = None,
+    smooth: Smooth = None,
+    centre: Centre = "mean",
+    band: Band = "range",
+    title: Title = None,
+    label: Labels = None,
 ) -> None:
     """Draw learning curves: return, throughput, policy lag and entropy. Of a population, its lineage and settings.
 

@@ -143,6 +143,10 @@ Run = Annotated[
         metavar="RUN", help="A run: its directory, its name under runs/, or `last`.", autocompletion=complete_run
     ),
 ]
+Runs = Annotated[
+    list[str],
+    typer.Argument(metavar="RUN...", help="Run directories, names under runs/, `last`, or a directory of runs."),
+]
 Best = Annotated[bool, typer.Option("--best", help="Use the best checkpoint instead of the newest.")]
 Deterministic = Annotated[
     bool, typer.Option("--deterministic", help="Take the most likely action instead of sampling.")
