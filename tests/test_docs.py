@@ -156,7 +156,9 @@ def test_the_code_of_chinese_pages_is_that_of_the_english_ones(page: str) -> Non
 
 @pytest.mark.slow
 def test_quick_start_runs(folder: Path, monkeypatch: Any) -> None:
-    for language, text in BLOCK.findall((DOCS / "quick-start.md").read_text(encoding="utf-8")):
+    blocks = BLOCK.findall((DOCS / "quick-start.md").read_text(encoding="utf-8"))
+    assert {language for language, _ in blocks} >= {"python", "sh"}
+    for language, text in blocks:
         if language == "python" and text.startswith("# guess.py"):
             (folder / "guess.py").write_text(text)
         elif language == "python":
@@ -164,3 +166,4 @@ def test_quick_start_runs(folder: Path, monkeypatch: Any) -> None:
         for line in text.splitlines() if language == "sh" else []:
             if not line.startswith(("pip install", "pronk dashboard")):  # the dashboard serves until it is stopped
                 run_command(line, monkeypatch)
+    assert json.loads((folder / "runs/guess/summary.json").read_text())["outcome"] in ("solved", "finished")

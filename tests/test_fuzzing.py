@@ -6,6 +6,7 @@ The suite tries few inputs; `make fuzz` tries 100,000 for each reader (PRONK_FUZ
 from __future__ import annotations
 
 import contextlib
+import datetime
 import io
 import os
 import socket
@@ -25,7 +26,7 @@ from hypothesis import strategies as st
 from made_runs import make_run
 from through_grpc import LAYOUT, honest
 
-from pronk.config import load_config, plain_yaml
+from pronk.config import load_config, plain_yaml, validate
 from pronk.config.reference import knobs
 from pronk.config.trees import assign
 from pronk.config.xingtian import convert
@@ -53,6 +54,7 @@ PLAIN = st.recursive(
     max_leaves=12,
 )
 PUNCTUATION = st.text(alphabet="[]{}:,&*!|>%@`#-?\"' \n\t\\" + "aeioulnx01." + "\ud800\x00\x85", max_size=60)
+PLAIN_TYPES = (type(None), bool, int, float, str, bytes, datetime.date, datetime.datetime, list, dict, set, tuple)
 NEARLY_YAML = st.one_of(st.text(max_size=60), PUNCTUATION, PLAIN.map(lambda value: yaml.safe_dump(value)))
 
 KEYS = [knob.path for knob in knobs()]
@@ -91,7 +93,16 @@ def test_messages(line: bytes) -> None:
 @given(NEARLY_YAML)
 def test_yaml(text: str) -> None:
     with contextlib.suppress(yaml.YAMLError):
-        plain_yaml.parse(text)
+        value = plain_yaml.parse(text)
+        assert_plain(value)
+
+
+def assert_plain(value: Any) -> None:
+    """Data and nothing else: no object of a class that the text names."""
+    assert type(value) in PLAIN_TYPES, value
+    inner = [*value.keys(), *value.values()] if isinstance(value, dict) else value
+    for one in inner if isinstance(value, dict | list | set | tuple) else ():
+        assert_plain(one)
 
 
 @fuzz
@@ -99,7 +110,8 @@ def test_yaml(text: str) -> None:
 def test_overrides(data: Any) -> None:
     key = data.draw(st.sampled_from(KEYS) | st.text(alphabet=string.ascii_letters + "._[]=0", max_size=20))
     with contextlib.suppress(UserError):
-        load_config("cartpole", [f"{key}={data.draw(NEARLY_YAML)}"])
+        text = load_config("cartpole", [f"{key}={data.draw(NEARLY_YAML)}"]).to_yaml()
+        assert validate(plain_yaml.parse(text)).to_yaml() == text, "what is accepted can be saved with a run"
 
 
 @fuzz
@@ -109,7 +121,8 @@ def test_files_of_xingtian(changes: dict[str, Any], population: bool) -> None:
     for path, value in changes.items():
         assign(tree, path, value)
     with contextlib.suppress(UserError):
-        convert(tree)
+        text = plain_yaml.dump(convert(tree).config)
+        assert plain_yaml.dump(plain_yaml.parse(text)) == text, "what is converted can be written to a file"
 
 
 @fuzz
