@@ -15,7 +15,7 @@
            evaluator if there is one
 
 There is one thread. While it waits for unrolls it watches its actors, or, with transport=local, plays them itself.
-(A second one does nothing but report it if the first stands still: processes/watchdog.py.)
+(A second one does nothing but report it if the first makes no progress: processes/watchdog.py.)
 On request there are more processes: one plays episodes with the checkpoints (evaluation/evaluator.py), one films them
 (evaluation/filmer.py), one chooses the actions of all actors (policies/central.py).
 """
@@ -209,7 +209,7 @@ class Training:
         return outcome
 
     def _watchdog(self, interrupts: Interrupts) -> Watchdog:
-        """Report it if this learner stands still. `check` is called at every update, and while it waits."""
+        """Return what reports it if this learner makes no progress: signals are checked at every update and wait."""
         # The channel of a further learner cannot be used by two threads; its standard error is its log.
         report = self._say if self._leads else functools.partial(print, file=sys.stderr, flush=True)
         return Watchdog(lambda: interrupts.checks, self.config.actors.timeout_seconds, report)

@@ -211,7 +211,7 @@ class Coordinator(DistributedGroup):
                 self._say(f"waiting for {names_of(still_missing)}{waited}{why}")
 
     def _wait_a_moment(self) -> None:
-        if self._interrupts.requested:
+        if self._interrupts.poll():
             raise Interrupted
         self._receive(POLL_SECONDS)
         for rank, peer in list(self._members.items()):

@@ -132,7 +132,7 @@ class Participant(DistributedGroup):
         self._receive(0.0)
         wait = LongWait(first=QUIET_SECONDS)
         while not self._inbox:
-            if self._interrupts.requested:
+            if self._interrupts.poll():
                 self.leave("interrupted")
             self._receive(POLL_SECONDS)
             if not self._inbox and (waited := wait.mention()):

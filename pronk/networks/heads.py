@@ -15,8 +15,9 @@ from pronk.types import ActionSpec, Value
 # A small gain makes the first policy nearly uniform; a large one would commit to an action before anything is learnt.
 POLICY_GAIN, VALUE_GAIN = 0.01, 1.0
 # The first standard deviation of n real-valued actions is n to this power. With 0 (1 for each), what Ant's eight joints
-# do is mostly noise: -22 after 250,000 steps, 311 so. With -1/2 (1 for all together) HalfCheetah and Ant learn still
-# faster, but DeepMind Control's walker, whose actions cost nothing, explores too little: 81 instead of 196.
+# do is mostly noise: a return of -22 after 250,000 steps instead of 311. With -1/2 (1 for all together) HalfCheetah and
+# Ant learn still faster, but DeepMind Control's walker, whose actions cost nothing, explores too little: 81 instead of
+# 196.
 STD_EXPONENT = -0.25
 
 

@@ -41,7 +41,7 @@ class Interrupts:
         self.requested = False
         """Whether a signal came."""
         self.checks = 0
-        """How often `check` was called: grows as long as the run goes on or waits for others."""
+        """How often `check` or `poll` was called: grows as long as the run goes on or waits for others."""
         self._at_once = self._announced = False
         self._number, self._noted_at = signal.SIGINT, 0.0
         self._terminals: list[int] = []
@@ -68,6 +68,11 @@ class Interrupts:
             self.announce()
             raise Interrupted
         self.look()
+
+    def poll(self) -> bool:
+        """Return whether a signal came. For loops that wait for others and end in their own way."""
+        self.checks += 1
+        return self.requested
 
     def announce(self) -> None:
         """Report that the run is being saved, if a signal came and this was not reported yet."""

@@ -1,6 +1,6 @@
-"""Notices that this process itself stands still: in a loss or a callback that hangs, or on a disk that does not answer.
+"""Reports that this process makes no progress: in a loss or a callback that hangs, or on a disk that does not answer.
 
-Children are watched by their parent (`supervisor.py`); nobody watches the learner. It is named with its stack, but not
+Children are watched by their parent (`supervisor.py`); nobody watches the learner. Its stack is reported, but it is not
 ended: it may be in a debugger, or the disk may come back, and Ctrl-C twice ends it at any time.
 """
 
@@ -30,7 +30,7 @@ class Watchdog:
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
         self.is_watching = True
-        """False while the thread may stand still, such as in the user's own loop."""
+        """False while the thread need not make progress, such as in the user's own loop."""
 
     def __enter__(self) -> Watchdog:
         self._thread.start()
@@ -51,7 +51,7 @@ class Watchdog:
             still += TICK_SECONDS
             if still >= limit:
                 limit *= 2
-                self._report(f"the learner has not moved for {still:.0f} s; it is here:\n{self._stack()}")
+                self._report(f"the learner has made no progress for {still:.0f} s; its stack:\n{self._stack()}")
 
     def _stack(self) -> str:
         frame = sys._current_frames().get(self._watched)

@@ -1,4 +1,4 @@
-"""A process that stands still is named with its stack."""
+"""A thread that makes no progress is reported with its stack."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ def hang_until_it_is_said(said: list[str], count: int) -> None:
     wait_until(lambda: len(said) >= count, 60, "a report")
 
 
-def test_whoever_stands_still_is_named_with_the_stack_and_less_and_less_often() -> None:
+def test_no_progress_is_reported_with_the_stack_and_less_and_less_often() -> None:
     said: list[str] = []
     with Watchdog(lambda: 7, 0.05, said.append):
         hang_until_it_is_said(said, 3)
     assert "hang_until_it_is_said" in said[0]
-    assert said[0].startswith("the learner has not moved for 0 s; it is here:\n")
+    assert said[0].startswith("the learner has made no progress for 0 s; its stack:\n")
     count = len(said)
     time.sleep(0.1)
     assert len(said) == count, "the block is left"
 
 
-def test_whoever_works_or_may_pause_is_left_alone() -> None:
+def test_a_thread_that_works_or_may_pause_is_not_reported() -> None:
     said: list[str] = []
     looks = itertools.count()
     with Watchdog(lambda: next(looks), 0.02, said.append):
