@@ -144,7 +144,8 @@ class Diagnosis:
         """Suggest what brings values and observations to the order of 1."""
         network = self._config.network
         has_own_scale = network.popart or network.value == "hl_gauss"
-        error = math.sqrt(2 * line["baseline_loss"]) if line.get("baseline_loss") else 1.0
+        baseline = line.get("baseline_loss") or 0.0  # of a loss of the user's it may be anything
+        error = math.sqrt(2 * baseline) if 0 < baseline < math.inf else 1.0
         if error > LARGE_ERROR and not has_own_scale:
             scale = self._config.loss.reward_scale * 10.0 ** -round(math.log10(error))
             return f"network.popart=true, or loss.reward_scale={scale:g}"
@@ -184,7 +185,8 @@ class Diagnosis:
 
     def _compared(self, line: Line) -> int:
         """Return 1 if the return is clearly above that of the untrained policy, -1 if clearly below, else 0."""
-        if self._first is None or line["episode_return"] is None:
+        # There is a return without a spread where all that had finished an episode have left.
+        if self._first is None or line["episode_return"] is None or line["episode_return_std"] is None:
             return 0
         difference = line["episode_return"] - self._first["episode_return"]
         noise = 2 * math.hypot(standard_error(line), standard_error(self._first))

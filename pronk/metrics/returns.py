@@ -127,7 +127,10 @@ class Returns:
         return self._estimate
 
     def std(self) -> float | None:
-        """Return the standard deviation of the episodes that are averaged. None before the first has ended."""
+        """Return the standard deviation of the episodes that are averaged.
+
+        None before the first has ended, and where every environment that had finished one has left.
+        """
         values = [result.value for one in self._environments.values() for result in one.results]
         if not values:
             return None

@@ -10,7 +10,7 @@ from pronk.metrics.diagnosis import WINDOW_SECONDS, Diagnosis
 from pronk.sinks.notes import DiagnosisNotes
 from pronk.types import ActionSpec
 
-RESULTS = Path(__file__).parents[1] / "docs/results/atari"
+RECORDED = sorted((Path(__file__).parents[2] / "docs/results/atari").glob("*.jsonl"))
 FOUR = ActionSpec((), (4,))
 REAL = ActionSpec((2,))
 HEALTHY = {
@@ -148,7 +148,24 @@ def test_a_loss_of_the_users_need_not_report_its_terms():
     assert not diagnose(plain)
 
 
-@pytest.mark.parametrize("file", sorted(RESULTS.glob("*.jsonl")), ids=lambda file: file.stem)
+def test_a_return_without_a_spread_is_not_judged():
+    """Those who played the episodes have left, and those who have come have not finished one: there is no spread."""
+    gone = SICK["worse than random"] | {"episode_return_std": lambda now: 3.0 if now < 15 else None}
+    assert not diagnose(lines(100, **gone))
+
+
+@pytest.mark.parametrize("baseline", [-0.5, 0.0, math.inf, math.nan])
+def test_a_value_loss_of_ones_own_may_have_any_sign(baseline):
+    off = ["network.popart=false", "network.value=scalar"]
+    (note,) = diagnose(lines(100, baseline_loss=baseline, policy_loss=1e9, gradient_norm=270.0), overrides=off)
+    assert note.illness in ("gradient norm", "value loss")
+
+
+def test_there_are_recorded_runs():
+    assert len(RECORDED) >= 6
+
+
+@pytest.mark.parametrize("file", RECORDED, ids=lambda file: file.stem)
 def test_no_false_alarm_on_recorded_runs(file):
     recorded = [json.loads(line) for line in file.read_text().splitlines()]
     for line in recorded:  # not yet written when these were recorded

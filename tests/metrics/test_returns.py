@@ -143,6 +143,18 @@ def test_those_that_have_left_are_forgotten() -> None:
     assert returns.estimate() == (1.0, 20.0, 100, True)
 
 
+def test_where_all_have_left_the_estimate_stays_until_those_who_came_finish_an_episode() -> None:
+    first, later = Player(0, always(20, 1.0)), Player(1, always(20 * T * SILENT_UNROLLS, 2.0))
+    returns = Returns()
+    for _ in range(10):
+        record(returns, [first])
+    estimate = returns.estimate()
+    for _ in range(3 * SILENT_UNROLLS):
+        record(returns, [later])
+    assert returns.estimate() == estimate
+    assert returns.std() is None
+
+
 def test_slow_ones_count_as_much_as_quick_ones() -> None:
     """An actor with a tenth of the speed sends a tenth of the unrolls."""
     players = [Player(n, always(20, float(n % 2))) for n in range(100)]
