@@ -75,6 +75,8 @@ def observation_encoder(space: gym.Space, path: str = "observation") -> tuple[Tr
 
 def action_decoder(space: gym.Space) -> tuple[ActionSpec, Decoder]:
     """Return the spec of an action space, and a function from the agent's batched actions to the environment's."""
+    if 0 in (space.shape or ()):
+        raise UserError(f"action: {space} is empty; the agent needs at least one number or option to choose")
     match space:
         case gym.spaces.Discrete():
             start = int(space.start)

@@ -169,3 +169,9 @@ def test_a_mask_has_a_flag_for_each_option(choices, shape):
 def test_real_numbers_cannot_be_masked():
     with pytest.raises(UserError, match="action_mask"):
         check_action_mask({"action_mask": ArraySpec((2,), "int8")}, ActionSpec((2,)))
+
+
+@pytest.mark.parametrize("space", [Box(-1, 1, (0,)), Box(-1, 1, (2, 0)), MultiDiscrete([])], ids=str)
+def test_an_action_space_without_an_action_is_refused(space):
+    with pytest.raises(UserError, match="is empty; the agent needs at least one"):
+        action_decoder(space)
