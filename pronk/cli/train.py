@@ -221,9 +221,10 @@ def evaluate_newest(source: str, changes: list[str], run_dir: Path | None, trust
     settings = load_config(source, changes).evaluation
     run = find_run(str(run_dir)) if run_dir else newest_run_of(source)
     out.print(Text(f"{run.path}, {run.checkpoints.newest().name}:"), soft_wrap=True)
-    chosen = {"deterministic": settings.deterministic, "seed": settings.seed}
     with environments_print_to_stderr():
-        played = evaluate(run.path, settings.episodes, **chosen, trust=trust)
+        played = evaluate(
+            run.path, settings.episodes, deterministic=settings.deterministic, seed=settings.seed, trust=trust
+        )
     show_evaluation(played.summary())
 
 
