@@ -90,15 +90,21 @@ def measure_costs(
 
 
 def sizes_of(config: ResolvedConfig) -> tuple[Sizes, UnrollLayout, Parameters]:
-    """Return the sizes of messages; also the layout of an unroll, and the first parameters."""
+    """Return the sizes of messages; also the layout of an unroll, and the first parameters.
+
+    Raises:
+        UserError: the environments of an actor do not divide into teams of agents.
+    """
     from pronk.actor import specs_for
     from pronk.device import choose_device
     from pronk.envs import make_env
     from pronk.layout import UnrollLayout
     from pronk.learner import Learner
+    from pronk.starting import check_teams
 
     with contextlib.closing(make_env(config, config.actors.envs)) as env:
         spec = env.spec
+    check_teams(config, spec)
     learner = Learner(config, spec, choose_device(config.learner.device))
     layout, parameters = UnrollLayout(specs_for(config, spec, learner.network.state_spec)), learner.parameters()
     sizes = Sizes(

@@ -11,6 +11,7 @@ import pytest
 
 from pronk.config import load_config, resolve
 from pronk.planning.measuring import measure_gateway, processor_seconds, sizes_of
+from pronk.types import UserError
 
 COSTS = {
     "cores": 4,
@@ -138,6 +139,12 @@ def test_ctrl_c_ends_the_measurement_of_the_gateway(cli, monkeypatch):
     _, layout, parameters = sizes_of(config)
     with pytest.raises(KeyboardInterrupt):
         measure_gateway(config, layout, parameters, Path.cwd(), 1.0, print)
+
+
+def test_environments_that_make_no_whole_teams_are_a_mistake():
+    config = load_config("pettingzoo:scripted:Relay", ["actors.envs=16", "learner.batch_size=16"])
+    with pytest.raises(UserError, match="must be a multiple of 3"):
+        sizes_of(resolve(config))
 
 
 def test_where_the_kernel_does_not_say_what_a_process_has_used_the_cost_is_unknown():

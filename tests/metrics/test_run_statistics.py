@@ -4,7 +4,7 @@ import statistics
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -42,6 +42,7 @@ def known(scores):
 # ---- oracles
 
 
+@settings(deadline=None)
 @given(scores_with_gaps())
 def test_iqm_is_the_mean_of_the_middle_half(scores):
     ordered = sorted(score for task in known(scores) for score in task)
@@ -49,6 +50,7 @@ def test_iqm_is_the_mean_of_the_middle_half(scores):
     assert iqm(scores) == pytest.approx(statistics.fmean(ordered[cut : len(ordered) - cut]))
 
 
+@settings(deadline=None)
 @given(scores_with_gaps())
 def test_mean_median_and_gap(scores):
     tasks = known(scores)
@@ -59,6 +61,7 @@ def test_mean_median_and_gap(scores):
     assert optimality_gap(scores, 2.0) == pytest.approx(statistics.fmean(missing))
 
 
+@settings(deadline=None)
 @given(scores_with_gaps())
 def test_performance_profile(scores):
     thresholds = np.array([-6.0, -1.0, 0.5, 5.0])
@@ -66,6 +69,7 @@ def test_performance_profile(scores):
     assert performance_profile(scores, thresholds) == pytest.approx(by_hand)
 
 
+@settings(deadline=None)
 @given(scores_with_gaps(tasks=3), scores_with_gaps(tasks=3))
 def test_probability_of_improvement(one, two):
     shares = [
@@ -76,6 +80,7 @@ def test_probability_of_improvement(one, two):
     assert probability_of_improvement(two, one) == pytest.approx(1 - statistics.fmean(shares))
 
 
+@settings(deadline=None)
 @given(scores_with_gaps())
 def test_a_resample_has_the_same_number_of_runs_of_each_task(scores):
     drawn = resampled(scores, 20, np.random.default_rng(1))
@@ -86,6 +91,7 @@ def test_a_resample_has_the_same_number_of_runs_of_each_task(scores):
             assert set(after) <= set(before)
 
 
+@settings(deadline=None)
 @given(scores_with_gaps(tasks=3), scores_with_gaps(tasks=3))
 def test_leading_axes_are_computed_one_by_one(scores, other):
     random = np.random.default_rng(2)
