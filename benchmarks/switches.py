@@ -33,9 +33,11 @@ SWITCHES: dict[str, tuple[str, ...]] = {
     "weight decay 0.01": ("optimiser.weight_decay=0.01",),
     "UPGO": ("loss.upgo_cost=1",),
     "lambda 1": ("loss.lambda_=1",),
-    "half the passes": (),  # see `settings_of`
+    "half the passes": (),  # these two: see `settings_of`
+    "KL limit the other way": (),
 }
 PASSES = {"vectors": 4, "images": 2}  # instead of 8 and 3
+REAL_VALUED = {"BipedalWalker-v3"}  # actions: these have a limit of 0.02 by default, choices have none
 VECTORS = {"LunarLander-v3": 250_000, "BipedalWalker-v3": 200_000}  # steps
 IMAGES = {"MinAtar/Asterix-v1": 250_000, "MiniGrid-LavaGapS5-v0": 100_000}
 STEPS = VECTORS | IMAGES
@@ -82,6 +84,8 @@ def has_effect(job: Job) -> bool:
 def settings_of(job: Job) -> tuple[str, ...]:
     if job.switch == "half the passes":
         return (f"learner.passes={PASSES['images' if job.env in IMAGES else 'vectors']}",)
+    if job.switch == "KL limit the other way":
+        return (f"loss.max_kl={'null' if job.env in REAL_VALUED else 0.02}",)
     return SWITCHES[job.switch]
 
 

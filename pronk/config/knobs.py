@@ -234,6 +234,10 @@ class LossConfig(Section):
     entropy_cost: NonNegative | Auto = "auto"
     """Weight of the entropy bonus, which keeps the policy from settling too early. `auto`: 0.01 for choices, 0.002 for
     real-valued actions, whose entropy can grow without end. Table G.1: 0.01."""
+    barrier_cost: NonNegative | Auto = "auto"
+    """Weight of a log barrier, KL(uniform || policy), which keeps the options of a choice from dying out: the gradients
+    of the policy and of the entropy vanish with an option's probability, this one does not (pronk/losses/exploring.py).
+    `auto`: 0.003 with name=appo, 0 with the paper's loss. No effect on real-valued actions. 0: off."""
     entropy_schedule: Schedule = "constant"
     """How entropy_cost changes: as optimiser.schedule. A falling one explores first and is precise later."""
     reduction: Literal["mean", "sum"] = "mean"

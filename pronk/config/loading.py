@@ -26,7 +26,11 @@ from pronk.processes import session
 from pronk.types import UserError
 
 # Features that runs before 0.2 did not have. Their files do not mention them, and today's defaults are on.
-BEFORE_0_2 = {"network": {"normalise": False, "popart": False}, "env": {"wrappers": []}}
+BEFORE_0_2 = {
+    "env": {"wrappers": []},
+    "network": {"normalise": False, "popart": False},
+    "loss": {"barrier_cost": 0.0},
+}
 WITHOUT_GPU = "without_gpu"  # section of a file: settings that replace its others on a machine without a GPU
 PRESETS = Path(__file__).parent / "presets"
 LONGEST_SHOWN = 80  # characters of a value in a message

@@ -69,6 +69,7 @@ class ResolvedLoss(LossConfig):
 
     discount: float
     entropy_cost: float
+    barrier_cost: float = 0.0
     max_kl: float | None = None
 
 

@@ -25,6 +25,7 @@ from torch import Tensor
 from pronk.config import ResolvedLoss
 from pronk.losses.base import LossTerms
 from pronk.losses.corrections import CORRECTIONS, upgoing
+from pronk.losses.exploring import exploration
 from pronk.losses.rewards import REWARD_CLIPS
 from pronk.types import Unroll, Value
 
@@ -33,7 +34,7 @@ LARGEST_MU_OVER_TARGET = 2.0  # as in RLlib's APPO
 
 
 class AppoLoss:
-    """Clipped surrogate + baseline_cost x baseline - entropy_cost x entropy, over the valid steps."""
+    """Clipped surrogate + baseline_cost x baseline - the bonus of exploring.py, over the valid steps."""
 
     target_log_prob: Tensor | None = None
 
@@ -66,8 +67,8 @@ class AppoLoss:
         scaled = value.scaled(advantage)
         policy = -torch.minimum(ratio * scaled, bounded * scaled).sum() * weight
         baseline = (value.error(targets.value) * counts).sum() * weight
-        entropy = (distribution.entropy() * counts).sum()
-        total = policy + config.baseline_cost * baseline - self.entropy_cost * entropy * weight
+        bonus, entropy = exploration(distribution, counts, self.entropy_cost, config.barrier_cost)
+        total = policy + config.baseline_cost * baseline - bonus * weight
         metrics = {
             "policy_loss": policy,
             "baseline_loss": baseline,

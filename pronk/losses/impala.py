@@ -9,6 +9,7 @@ import torch
 from pronk.config import ResolvedLoss
 from pronk.losses.base import LossTerms
 from pronk.losses.corrections import CORRECTIONS, SCORES, clipped, upgoing
+from pronk.losses.exploring import exploration
 from pronk.losses.rewards import REWARD_CLIPS
 from pronk.types import Unroll, Value
 
@@ -42,9 +43,9 @@ class ImpalaLoss:
         score = self._score(log_prob) if self._score else log_prob
         policy = -(score * value.scaled(targets.advantage)).sum() * weight  # invalid steps have an advantage of zero
         baseline = (value.error(targets.value) * counts).sum() * weight
-        entropy = (distribution.entropy() * counts).sum()
+        bonus, entropy = exploration(distribution, counts, self.entropy_cost, self._config.barrier_cost)
 
-        total = policy + self._config.baseline_cost * baseline - self.entropy_cost * entropy * weight
+        total = policy + self._config.baseline_cost * baseline - bonus * weight
         metrics = {
             "policy_loss": policy,
             "baseline_loss": baseline,

@@ -38,13 +38,18 @@ class Distribution(Protocol):
         """[...] in nats."""
         ...
 
+    def kl_from_uniform(self) -> Tensor:
+        """[...] KL(uniform || policy) in nats, over the options that are allowed; 0 for real numbers."""
+        ...
+
 
 class Categorical:
     """One choice among P."""
 
     def __init__(self, logits: Tensor, mask: Tensor | None = None) -> None:
-        if mask is not None:
-            logits = logits.masked_fill(mask == 0, MASKED)
+        self._forbidden = None if mask is None else mask == 0
+        if self._forbidden is not None:
+            logits = logits.masked_fill(self._forbidden, MASKED)
         self._log_p = torch.log_softmax(logits, -1)
 
     def sample(self, generator: Generator | None = None) -> Tensor:
@@ -63,6 +68,14 @@ class Categorical:
     def entropy(self) -> Tensor:
         """- sum p log p; a masked choice adds nothing."""
         return -(self._log_p.exp() * self._log_p).sum(-1)
+
+    def kl_from_uniform(self) -> Tensor:
+        """- log n - 1/n sum log p, over n allowed options."""
+        if self._forbidden is None:
+            return -math.log(self._log_p.shape[-1]) - self._log_p.mean(-1)
+        # At least 1: the last observation of an episode may allow nothing.
+        allowed = (~self._forbidden).sum(-1).clamp(min=1)
+        return -allowed.log() - self._log_p.masked_fill(self._forbidden, 0.0).sum(-1) / allowed
 
 
 class MultiCategorical:
@@ -88,6 +101,10 @@ class MultiCategorical:
     def entropy(self) -> Tensor:
         """Of all choices together."""
         return torch.stack([part.entropy() for part in self._parts]).sum(0)
+
+    def kl_from_uniform(self) -> Tensor:
+        """Of all choices together."""
+        return torch.stack([part.kl_from_uniform() for part in self._parts]).sum(0)
 
 
 class Gaussian:
@@ -118,6 +135,10 @@ class Gaussian:
     def entropy(self) -> Tensor:
         """Summed over the action's elements."""
         return (self._log_std + 0.5 * math.log(2 * math.pi * math.e)).sum(-1)
+
+    def kl_from_uniform(self) -> Tensor:
+        """Zero: there are no options that could die out."""
+        return torch.zeros_like(self._mean[..., 0])
 
     def _shaped(self, flat: Tensor) -> Tensor:
         return flat.reshape(*flat.shape[:-1], *self._shape)

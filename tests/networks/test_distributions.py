@@ -36,6 +36,8 @@ def test_categorical_agrees_with_torch():
         chosen = torch.full((5, 2), action)
         torch.testing.assert_close(ours.log_prob(chosen), theirs.log_prob(chosen))
     torch.testing.assert_close(ours.entropy(), theirs.entropy())
+    uniform = reference.Categorical(logits=torch.zeros_like(logits))
+    torch.testing.assert_close(ours.kl_from_uniform(), reference.kl_divergence(uniform, theirs))
     assert torch.equal(ours.mode(), logits.argmax(-1))
 
 
@@ -57,6 +59,9 @@ def test_masked_categorical_is_the_renormalised_one():
         )
     entropy = [-sum(p * math.log(p) for p in row if p > 0) for row in expected.tolist()]
     assert ours.entropy().tolist() == pytest.approx(entropy, abs=1e-5)
+    counts = [sum(p > 0 for p in row) for row in expected.tolist()]
+    far = [-sum(math.log(p * n) / n for p in row if p > 0) for row, n in zip(expected.tolist(), counts, strict=True)]
+    assert ours.kl_from_uniform().tolist() == pytest.approx(far, abs=1e-5)
     assert mask.gather(1, ours.mode().unsqueeze(1)).all()
 
 
