@@ -40,6 +40,18 @@ def test_the_configured_device_decides(machine: bool) -> None:
     assert load("learner.device=cuda")[0].network.torso == "deep"
 
 
+@pytest.mark.parametrize("name", ["ALE/Pong-v5", "ale_py:ALE/Pong-v5"])
+def test_an_atari_id_has_frames_that_the_machine_can_learn_from(name: str, machine: bool) -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        config = load_config(name)
+        chosen = load_config(name, ["env.atari.size=84"])
+        other = load_config("Acrobot-v1")
+    assert config.env.atari.size == (84 if machine else 42)
+    assert chosen.env.atari.size == other.env.atari.size == 84
+    assert [name in str(each.message) for each in caught] == ([] if machine else [True, True])
+
+
 def test_overrides_win(machine: bool) -> None:
     assert load("network.torso=nature", "env.atari.size=84")[0].network.torso == "nature"
 
