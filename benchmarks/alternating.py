@@ -1,6 +1,6 @@
 """Two settings of one configuration by turns, within one run of a script, because machines are noisy.
 
-What `grpc_vs_shared_memory.py`, `central_inference.py` and `normaliser_cost.py` have in common.
+What `grpc_vs_shared_memory.py` and `central_inference.py` have in common.
 """
 
 from __future__ import annotations
