@@ -33,6 +33,7 @@ def configured(**changes):
         "optimiser.max_gradient_norm": None,
         "loss.discount": 0.99,
         "loss.entropy_cost": 0.01,
+        "loss.barrier_cost": 0.003,
         "loss.max_kl": None,
     }
     return Config().replace(small | {name.replace("__", "."): value for name, value in changes.items()})
