@@ -31,6 +31,8 @@ from pronk.runs.json_lines import parse, plain
 from pronk.runs.reading import RUNS, find_run_path, is_number, require_run, runs_below
 from pronk.types import UserError
 
+LOCK_PAUSES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.2)  # seconds between attempts to lock a run
+
 
 class RunDirectory:
     """The files of one run, and the lock of the process that trains it."""
@@ -102,7 +104,7 @@ class RunDirectory:
 
     def _lock(self, descriptor: int) -> None:
         # A reader that asks whether the run is training (`reading.is_locked`) holds the lock for an instant: retry.
-        for pause in (0.01, 0.05, 0.2, None):
+        for pause in (*LOCK_PAUSES, None):
             try:
                 return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
