@@ -87,8 +87,7 @@ class PopArtValue:
     def __init__(self, head: PopArtHead, raw: Tensor, task: Tensor) -> None:
         self._head, self._task = head, task
         self._mean, self._scale = self._of_task(head.mean), self._of_task(head.scale)
-        # 0: without a scale yet; the batch only sets it
-        self._known = (self._of_task(head.batches) > 0).to(raw.dtype)
+        self._known = self._of_task(head.batches).clamp(max=1.0)  # 0: without a scale yet; the batch only sets it
         if raw.shape[-1] == 1:
             self._normalised = raw.squeeze(-1)
         else:
