@@ -19,7 +19,7 @@ from pronk.types import Array, Parameters, UserError
 
 PADDING = 16  # floats: each tensor starts on a cache line
 ALWAYS_MEASURED = 256  # updates: at first statistics change fast
-MEASURED_SHARE = 1 / 8  # of the later ones
+MEASURED_SHARE = 1 / 16  # of the later ones
 GOLDEN_RATIO = (1 + 5**0.5) / 2
 
 
@@ -67,9 +67,9 @@ class Statistics(nn.Module):
 
 
 def is_measured(version: int) -> bool:
-    """Return whether the statistics of the batch after so many updates are taken: of the first ones, then of an eighth.
+    """Return whether the statistics of the batch after so many updates are taken: of the first ones, then of a share.
 
-    They change slowly, and taking them costs a small network a tenth of its update. Which eighth follows from the
+    They change slowly, and taking them costs a small network a sixth of its update. Which ones follows from the
     version alone, so it is the same on all learners. Multiples of an irrational number have no period, so no part of
     what the actors send is always left out.
     """

@@ -13,12 +13,12 @@ import torch
 from torch import Tensor, nn
 
 from pronk.networks.heads import in_float32
-from pronk.parameters import Statistics, share_of_newest
+from pronk.parameters import MEASURED_SHARE, Statistics, share_of_newest
 from pronk.types import Array
 
 SMALLEST = 1e-8
 FLATTEST = 1e-2  # a scale below this share of the mean, or an advantage below this share of the scale, is noise
-MEMORY = 250.0  # measured batches that the statistics remember: about 2,000 updates
+MEMORY = 2_000 * MEASURED_SHARE  # measured batches that the statistics remember: those of 2,000 updates
 
 
 class PopArtHead(Statistics):
