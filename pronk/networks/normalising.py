@@ -18,9 +18,9 @@ from pronk.types import ArraySpec, Tree, leaves
 LIMIT = 10.0  # in standard deviations: a rare large value must not dominate all others
 CONSTANT = 1e-4  # a standard deviation of this share of the mean is rounding noise, not information
 SMALLEST = 1e-8
-# Measured batches that the statistics remember: those of 200,000 updates. A change of the statistics changes the policy,
-# too, without any gradient: with a memory of 1,000 updates (eight passes over 4,096 steps are 64) HalfCheetah lost up
-# to half of its return again.
+# Measured batches that the statistics remember: those of 200,000 updates. A change of the statistics changes the
+# policy, too, without any gradient: with a memory of 1,000 updates (eight passes over 4,096 steps are 64) HalfCheetah
+# lost up to half of its return again.
 MEMORY = 200_000 * MEASURED_SHARE
 
 
