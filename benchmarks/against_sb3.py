@@ -187,9 +187,11 @@ def describe(job: Job) -> str:
 
 
 def commit() -> str:
-    """Return the version of the source tree that was measured; `+` marks changes that are not committed."""
-    git = ["git", "-C", str(HERE), "describe", "--always", "--dirty=+"]
-    return subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip()
+    """Return the version of Pronk that was measured; `+` marks changes of the package that are not committed."""
+    git = ["git", "-C", str(HERE.parent)]
+    name = subprocess.run([*git, "describe", "--always"], capture_output=True, text=True, check=False).stdout.strip()
+    changed = subprocess.run([*git, "status", "--porcelain", "pronk"], capture_output=True, text=True, check=False).stdout
+    return name + ("+" if changed else "")
 
 
 def machine() -> str:
