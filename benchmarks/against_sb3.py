@@ -188,10 +188,12 @@ def describe(job: Job) -> str:
 
 def commit() -> str:
     """Return the version of Pronk that was measured; `+` marks changes of the package that are not committed."""
-    git = ["git", "-C", str(HERE.parent)]
-    name = subprocess.run([*git, "describe", "--always"], capture_output=True, text=True, check=False).stdout.strip()
-    changed = subprocess.run([*git, "status", "--porcelain", "pronk"], capture_output=True, text=True, check=False).stdout
-    return name + ("+" if changed else "")
+    return git("describe", "--always") + ("+" if git("status", "--porcelain", "pronk") else "")
+
+
+def git(*arguments: str) -> str:
+    command = ["git", "-C", str(HERE.parent), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
 
 
 def machine() -> str:
