@@ -96,7 +96,9 @@ class PopArtValue:
 
     def error(self, target: Tensor) -> Tensor:
         """1/2 of the squared error, in normalised units."""
-        return 0.5 * self._known * ((target - self._mean) / self._scale - self._normalised[:-1]).square()
+        # V - (v - mean) / scale in one operation: its sign does not matter, and there is less to differentiate.
+        error = torch.addcdiv(self._normalised[:-1], self._mean - target, self._scale)
+        return (0.5 * self._known) * error.square()
 
     def scaled(self, advantage: Tensor) -> Tensor:
         """The advantage in units of its own running size."""
