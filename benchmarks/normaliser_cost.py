@@ -17,6 +17,7 @@ import torch
 from pronk.bench.parts import NAMES, Parts
 from pronk.config import ResolvedConfig, load_config, resolve
 from pronk.parameters import ALWAYS_MEASURED
+from pronk.processes.freed_memory import keep_freed_memory
 
 TURN = 0.05  # seconds
 
@@ -27,6 +28,7 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=200)
     options = parser.parse_args()
     torch.set_num_threads(1)
+    keep_freed_memory()  # as in training
     print("| preset | | env | inference | learner | a step takes longer by |\n|---|---|---|---|---|---|")
     for preset in options.presets:
         off, on = (settings(preset, value) for value in ("false", "true"))
