@@ -53,6 +53,7 @@ class BrokenBatches:
             "target": state["target"],
             "version": learner.version,
             "entropy_cost": learner.loss.entropy_cost,
+            "barrier_cost": learner.loss.barrier_cost,
             "recorded": None if recorded_values is None else recorded_values.cpu(),
         }
         return BrokenGradient(keep_broken_batch(error, error.batch, before, self._run, group.rank, group.broken))

@@ -91,7 +91,8 @@ def debug(run: str | Path, *, learner: int = 0, trust: bool = False) -> StepRepo
         raise UserError(
             f"{broken_batch_file(folder, learner)} does not fit the run's configuration: {reason}"
         ) from None
-    again.version, again.loss.entropy_cost = kept.get("version", 0), kept.get("entropy_cost", 0.0)
+    again.version = kept.get("version", 0)
+    again.loss.entropy_cost, again.loss.barrier_cost = kept.get("entropy_cost", 0.0), kept.get("barrier_cost", 0.0)
     if again.replay_loss:
         again.replay_loss.recorded = kept.get("recorded")
     broken, report = trace(again, batch)

@@ -1,7 +1,7 @@
-"""Values that change during a run: the learning rate and the entropy cost.
+"""Values that change during a run: the learning rate and the costs of exploring.
 
-A schedule is a factor of the configured value. It depends on how far the run is (linear, cosine) or on the environment
-steps trained (points).
+A schedule is a factor of the configured value. It depends on how far the run is (linear, cosine, late) or on the
+environment steps trained (points).
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import math
 
 from pronk.config import ResolvedConfig
 from pronk.config.section import Schedule
+
+LAST_PART = 0.3  # of a run: in it, a value with the schedule `late` falls to 0
 
 
 def progress_of(config: ResolvedConfig, env_steps: int, seconds: float) -> float:
@@ -24,16 +26,16 @@ def learning_rate(config: ResolvedConfig, progress: float, env_steps: int) -> fl
     return config.optimiser.learning_rate * factor(config.optimiser.schedule, progress, env_steps)
 
 
-def entropy_cost(config: ResolvedConfig, progress: float, env_steps: int) -> float:
-    """Return the weight of the entropy bonus in the next update."""
-    return config.loss.entropy_cost * factor(config.loss.entropy_schedule, progress, env_steps)
+def exploration(config: ResolvedConfig, progress: float, env_steps: int) -> float:
+    """Return what the costs of exploring, `loss.entropy_cost` and `barrier_cost`, are multiplied by."""
+    return factor(config.loss.entropy_schedule, progress, env_steps)
 
 
 def factor(schedule: Schedule, progress: float, env_steps: int) -> float:
     """Return what a scheduled value is multiplied by.
 
     Args:
-        schedule: `constant`, `linear`, `cosine`, or points `[[env_steps, factor], ...]`.
+        schedule: `constant`, `linear`, `cosine`, `late`, or points `[[env_steps, factor], ...]`.
         progress: how far the run is, from 0 to 1.
         env_steps: environment steps trained.
     """
@@ -44,6 +46,8 @@ def factor(schedule: Schedule, progress: float, env_steps: int) -> float:
             return 1.0 - progress
         case "cosine":
             return (1.0 + math.cos(math.pi * progress)) / 2
+        case "late":
+            return min(1.0, (1.0 - progress) / LAST_PART)
         case list():
             return interpolated(schedule, env_steps)
     raise ValueError(f"no such schedule: {schedule!r}")

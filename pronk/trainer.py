@@ -23,6 +23,7 @@ CHANGEABLE = (
     "optimiser.learning_rate",
     "optimiser.schedule",
     "loss.entropy_cost",
+    "loss.barrier_cost",
     "loss.entropy_schedule",
     "run.total_steps",
     "run.total_seconds",

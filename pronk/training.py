@@ -55,7 +55,7 @@ from pronk.processes.watchdog import Watchdog
 from pronk.replay import Replay
 from pronk.runs.directory import RunDirectory
 from pronk.runs.saver import CheckpointSaver, Standing
-from pronk.schedules import entropy_cost, learning_rate, progress_of
+from pronk.schedules import exploration, learning_rate, progress_of
 from pronk.seeding import further_learner_seed, replay_seed
 from pronk.sinks import Sink
 from pronk.sinks.callbacks import Callbacks, Stopped
@@ -219,9 +219,10 @@ class Training:
         config, learner, metrics = self.config, self.learner, self.metrics
         metrics.progress = progress_of(config, metrics.env_steps, metrics.wall_seconds)
         rate = learning_rate(config, metrics.progress, metrics.env_steps)
-        metrics.entropy_cost = entropy_cost(config, metrics.progress, metrics.env_steps)
+        exploring = exploration(config, metrics.progress, metrics.env_steps)
+        metrics.entropy_cost = learner.loss.entropy_cost = config.loss.entropy_cost * exploring
+        learner.loss.barrier_cost = config.loss.barrier_cost * exploring
         metrics.count_lags(learner.version - batch.arrays.version, batch.fresh)
-        learner.loss.entropy_cost = metrics.entropy_cost
         if learner.replay_loss:
             learner.replay_loss.recorded = batch.recorded
         try:

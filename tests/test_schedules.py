@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pronk.config import load_config, resolve
-from pronk.schedules import entropy_cost, factor, learning_rate, progress_of
+from pronk.schedules import exploration, factor, learning_rate, progress_of
 from pronk.starting import train
 from pronk.types import UserError
 
@@ -17,7 +17,12 @@ def resolved(*overrides):
 
 @pytest.mark.parametrize(
     ("schedule", "expected"),
-    [("constant", [1, 1, 1, 1]), ("linear", [1, 0.75, 0.5, 0]), ("cosine", [1, 0.853553, 0.5, 0])],
+    [
+        ("constant", [1, 1, 1, 1]),
+        ("linear", [1, 0.75, 0.5, 0]),
+        ("cosine", [1, 0.853553, 0.5, 0]),
+        ("late", [1, 1, 1, 0]),
+    ],
 )
 def test_shapes(schedule, expected):
     assert [factor(schedule, done, 0) for done in (0.0, 0.25, 0.5, 1.0)] == pytest.approx(expected, abs=1e-6)
@@ -40,17 +45,25 @@ def test_progress_is_that_of_the_limit_which_comes_first():
 
 
 def test_each_value_has_its_own_schedule():
-    config = resolved(
-        "optimiser.learning_rate=0.4", "loss.entropy_cost=0.1", "loss.entropy_schedule=[[0, 1], [1e3, 0]]"
-    )
+    config = resolved("optimiser.learning_rate=0.4", "loss.entropy_schedule=[[0, 1], [1e3, 0]]")
     assert learning_rate(config, 0.25, 500) == pytest.approx(0.3)  # linear is the default
-    assert entropy_cost(config, 0.25, 500) == pytest.approx(0.05)
+    assert exploration(config, 0.25, 500) == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(("loss", "left"), [("appo", 0.5), ("impala", 1.0)])
+def test_exploration_falls_at_the_end_by_default_but_not_in_the_paper(loss, left):
+    config = resolved(f"loss.name={loss}")
+    assert exploration(config, 0.7, 500) == pytest.approx(1.0)
+    assert exploration(config, 0.85, 500) == pytest.approx(left)
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("cosinus", "optimiser.schedule: 'cosinus' is not one of constant, linear, cosine .did you mean 'cosine'"),
+        (
+            "cosinus",
+            "optimiser.schedule: 'cosinus' is not one of constant, linear, cosine, late .did you mean 'cosine'",
+        ),
         ("[]", "optimiser.schedule: .* is not a list of .steps, factor."),
         ("[0, 1]", "optimiser.schedule: .* is not a list of .steps, factor."),
         ("[[0, -1]]", "optimiser.schedule: .*two numbers, at least 0"),
@@ -70,15 +83,17 @@ def test_points_survive_the_configuration_file():
 
 
 @pytest.mark.parametrize("loss", ["impala", "appo"])
-def test_every_loss_takes_the_scheduled_entropy_cost(tmp_path, loss):
+@pytest.mark.parametrize("cost", ["entropy_cost", "barrier_cost"])
+def test_every_loss_takes_the_scheduled_costs(tmp_path, loss, cost):
     one_line = ["run.total_steps=1000", "run.log_every_seconds=1000"]  # its loss is the mean of all updates
     overrides = ["transport=local", *one_line, f"loss.name={loss}", "learner.passes=1"]
     runs = {}
-    for cost, schedule in [(0.5, "constant"), (1.0, "[[0, 0.5]]"), (1.0, "constant")]:
-        settings = [f"loss.entropy_cost={cost}", f"loss.entropy_schedule={schedule}"]
-        train(load_config("catch", [*overrides, *settings]), run_dir=tmp_path / f"{cost}-{schedule}")
-        last = json.loads((tmp_path / f"{cost}-{schedule}/metrics.jsonl").read_text().splitlines()[-1])
-        runs[cost, schedule] = last["loss"]
+    for weight, schedule in [(0.5, "constant"), (1.0, "[[0, 0.5]]"), (1.0, "constant")]:
+        others = {"entropy_cost": 0.0, "barrier_cost": 0.0} | {cost: weight, "entropy_schedule": schedule}
+        settings = [f"loss.{name}={value}" for name, value in others.items()]
+        train(load_config("catch", [*overrides, *settings]), run_dir=tmp_path / f"{weight}-{schedule}")
+        last = json.loads((tmp_path / f"{weight}-{schedule}/metrics.jsonl").read_text().splitlines()[-1])
+        runs[weight, schedule] = last["loss"]
     assert runs[1.0, "[[0, 0.5]]"] == runs[0.5, "constant"] != runs[1.0, "constant"]
 
 

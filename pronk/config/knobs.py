@@ -238,8 +238,9 @@ class LossConfig(Section):
     """Weight of a log barrier, KL(uniform || policy), which keeps the options of a choice from dying out: the gradients
     of the policy and of the entropy vanish with an option's probability, this one does not (pronk/losses/exploring.py).
     `auto`: 0.003 with name=appo, 0 with the paper's loss. No effect on real-valued actions. 0: off."""
-    entropy_schedule: Schedule = "constant"
-    """How entropy_cost changes: as optimiser.schedule. A falling one explores first and is precise later."""
+    entropy_schedule: Schedule | Auto = "auto"
+    """How entropy_cost and barrier_cost change: as optimiser.schedule. A falling one explores first and is precise
+    later. `auto`: late with name=appo, constant with the paper's loss."""
     reduction: Literal["mean", "sum"] = "mean"
     """Average or sum the loss over time and batch. The paper sums. A learning rate for one does not suit the other."""
     reward_clip: Literal["none", "abs_one", "soft_asymmetric"] = "none"
@@ -285,8 +286,9 @@ class OptimiserConfig(Section):
     1e-3."""
     schedule: Schedule = "linear"
     """How the learning rate changes: `constant`; `linear` or `cosine` to zero at the end of the run, which is
-    run.total_steps or run.total_seconds, whichever comes first (table G.1: linear); or points `[[steps, factor], ...]`,
-    such as `[[0, 1], [1e6, 1], [2e6, 0.1]]`, with straight lines between them."""
+    run.total_steps or run.total_seconds, whichever comes first (table G.1: linear); `late`, constant and then linear to
+    zero in the last 30% of the run; or points `[[steps, factor], ...]`, such as `[[0, 1], [1e6, 1], [2e6, 0.1]]`, with
+    straight lines between them."""
     epsilon: PositiveFloat = 1e-5
     """Keeps the division by sqrt(v) finite. Table G.1: 0.01, with rmsprop_tf."""
     decay: Fraction = 0.99

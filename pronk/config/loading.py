@@ -29,7 +29,7 @@ from pronk.types import UserError
 BEFORE_0_2 = {
     "env": {"wrappers": []},
     "network": {"normalise": False, "popart": False},
-    "loss": {"barrier_cost": 0.0},
+    "loss": {"barrier_cost": 0.0, "entropy_schedule": "constant"},
 }
 WITHOUT_GPU = "without_gpu"  # section of a file: settings that replace its others on a machine without a GPU
 ATARI_IDS = ("ALE/", "ale_py:ALE/")

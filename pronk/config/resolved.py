@@ -33,7 +33,7 @@ from pronk.config.knobs import (
     TransportConfig,
 )
 from pronk.config.machine import available_cores
-from pronk.config.section import Auto
+from pronk.config.section import Auto, Schedule
 from pronk.config.trees import strings_in
 from pronk.processes import session
 from pronk.types import UserError
@@ -70,6 +70,7 @@ class ResolvedLoss(LossConfig):
     discount: float
     entropy_cost: float
     barrier_cost: float = 0.0
+    entropy_schedule: Schedule = "constant"
     max_kl: float | None = None
 
 

@@ -110,7 +110,7 @@ Seed = Annotated[int, Field(ge=0)]
 Threads = Annotated[int, Field(gt=0, le=1024)]
 Envs = Annotated[int, Field(gt=0, le=100_000)]
 Kwargs = Annotated[dict[str, Any], BeforeValidator(check_plain)]
-Schedule = Annotated[Literal["constant", "linear", "cosine"] | list[list[float]], BeforeValidator(check_points)]
+Schedule = Annotated[Literal["constant", "linear", "cosine", "late"] | list[list[float]], BeforeValidator(check_points)]
 # The validators also take a name alone, which the types do not show: the JSON Schema for editors has to.
 NAME_OR_KEYS = {"anyOf": [{"type": "string"}, {"type": "object"}]}
 CHAIN = {"anyOf": [{"type": "array", "items": NAME_OR_KEYS}, *NAME_OR_KEYS["anyOf"]]}

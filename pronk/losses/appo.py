@@ -39,7 +39,8 @@ class AppoLoss:
     target_log_prob: Tensor | None = None
 
     def __init__(self, config: ResolvedLoss) -> None:
-        self._config, self.entropy_cost = config, config.entropy_cost
+        self._config = config
+        self.entropy_cost, self.barrier_cost = config.entropy_cost, config.barrier_cost
         self._correct = CORRECTIONS[config.correction]
         self._clip = REWARD_CLIPS[config.reward_clip]
         self._bars = {name: getattr(config, name) for name in ("rho_bar", "c_bar", "pg_rho_bar", "lambda_")}
@@ -67,7 +68,7 @@ class AppoLoss:
         scaled = value.scaled(advantage)
         policy = -torch.minimum(ratio * scaled, bounded * scaled).sum() * weight
         baseline = (value.error(targets.value) * counts).sum() * weight
-        bonus, entropy = exploration(distribution, counts, self.entropy_cost, config.barrier_cost)
+        bonus, entropy = exploration(distribution, counts, self.entropy_cost, self.barrier_cost)
         total = policy + config.baseline_cost * baseline - bonus * weight
         metrics = {
             "policy_loss": policy,

@@ -26,6 +26,9 @@ class Loss(Protocol):
     entropy_cost: float
     """Weight of the entropy bonus in the next call. The learner sets it, as `loss.entropy_schedule` says."""
 
+    barrier_cost: float
+    """Weight of the log barrier, likewise; a loss that has no barrier need not have it."""
+
     target_log_prob: Tensor | None
     """[T, B] log pi_target(a_t|x_t) of the next call's batch. The learner sets it if `loss.target_updates` asks for a
     target network; a loss that does not use one need not have it."""

@@ -18,7 +18,8 @@ class ImpalaLoss:
     """The actor-critic loss with any of the four off-policy corrections."""
 
     def __init__(self, config: ResolvedLoss) -> None:
-        self._config, self.entropy_cost = config, config.entropy_cost
+        self._config = config
+        self.entropy_cost, self.barrier_cost = config.entropy_cost, config.barrier_cost
         self._correct = CORRECTIONS[config.correction]
         self._score = SCORES.get(config.correction)
         self._clip = REWARD_CLIPS[config.reward_clip]
@@ -43,7 +44,7 @@ class ImpalaLoss:
         score = self._score(log_prob) if self._score else log_prob
         policy = -(score * value.scaled(targets.advantage)).sum() * weight  # invalid steps have an advantage of zero
         baseline = (value.error(targets.value) * counts).sum() * weight
-        bonus, entropy = exploration(distribution, counts, self.entropy_cost, self._config.barrier_cost)
+        bonus, entropy = exploration(distribution, counts, self.entropy_cost, self.barrier_cost)
 
         total = policy + self._config.baseline_cost * baseline - bonus * weight
         metrics = {

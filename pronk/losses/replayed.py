@@ -37,11 +37,17 @@ class Seen(NamedTuple):
     error: Tensor  # [B]       mean |r_t + gamma_t V(x_{t+1}) - V(x_t)| over the valid steps
 
 
+def of_inner(name: str) -> Any:
+    """Return a property that is the inner loss's: what the learner sets of a `Loss` reaches it."""
+    return property(lambda self: getattr(self._loss, name), lambda self, new: setattr(self._loss, name, new))
+
+
 class ReplayLoss:
     """A loss of batches whose columns from `fresh_columns` on are replayed."""
 
     recorded: Tensor | None = None
     """[T+1, replayed columns] values when these columns were fresh. Set before each call, where values are cloned."""
+    entropy_cost, barrier_cost, target_log_prob = map(of_inner, ("entropy_cost", "barrier_cost", "target_log_prob"))
     seen: Seen | None = None
     """Of the last call, where the buffer remembers any of it."""
 
@@ -49,24 +55,6 @@ class ReplayLoss:
         self._loss, self._config, self._replay, self._fresh_columns = loss, config, replay, fresh_columns
         self._clip = REWARD_CLIPS[config.reward_clip]
         self._remembers = replay.sampling == "prioritised" or replay.clone_value_cost > 0
-
-    @property
-    def entropy_cost(self) -> float:
-        """See `Loss`."""
-        return self._loss.entropy_cost
-
-    @entropy_cost.setter
-    def entropy_cost(self, cost: float) -> None:
-        self._loss.entropy_cost = cost
-
-    @property
-    def target_log_prob(self) -> Tensor | None:
-        """See `Loss`."""
-        return self._loss.target_log_prob
-
-    @target_log_prob.setter
-    def target_log_prob(self, log_prob: Tensor | None) -> None:
-        self._loss.target_log_prob = log_prob
 
     def __call__(self, distribution: Any, value: Value, batch: Unroll) -> LossTerms:
         """See `Loss`."""

@@ -189,8 +189,9 @@ def test_what_is_seen_of_a_column_is_its_mean_td_error():
     assert torch.equal(loss.seen.value, value.detach())
 
 
-def test_the_entropy_cost_reaches_the_loss_inside():
-    loss = wrapped(paper(entropy_cost=0.5))
-    assert loss.entropy_cost == 0.5
-    loss.entropy_cost = 0.25
-    assert loss._loss.entropy_cost == 0.25
+@pytest.mark.parametrize("cost", ["entropy_cost", "barrier_cost"])
+def test_the_costs_of_exploring_reach_the_loss_inside(cost):
+    loss = wrapped(paper(**{cost: 0.5}))
+    assert getattr(loss, cost) == 0.5
+    setattr(loss, cost, 0.25)
+    assert getattr(loss._loss, cost) == 0.25
