@@ -19,7 +19,7 @@ from pronk.types import EnvSpec, leaves
 ALWAYS: dict[str, Any] = {"network.normalise": True, "network.popart": True}
 RULES: dict[str, dict[str, Any]] = {
     "vectors": {"actors.envs": 32, "actors.unroll_length": 128, "optimiser.learning_rate": 1e-3},
-    "small images": {"actors.envs": 16, "actors.unroll_length": 128, "optimiser.learning_rate": 5e-4},
+    "small images": {"actors.envs": 16, "actors.unroll_length": 128, "optimiser.learning_rate": 1e-3},
     "images": {"actors.envs": 16, "actors.unroll_length": 20, "optimiser.learning_rate": 5e-4},
 }
 # If environments are slow, an actor gets fewer of them, and then shorter unrolls, until its first unroll takes less

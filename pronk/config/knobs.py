@@ -282,8 +282,8 @@ class OptimiserConfig(Section):
     """`rmsprop` is PyTorch's: g / (sqrt(v) + epsilon). `rmsprop_tf` is TensorFlow's, as in the paper's code: g / sqrt(v
     + epsilon), with v starting at 1. Learning rates and epsilons for one do not suit the other."""
     learning_rate: PositiveFloat | Auto = "auto"
-    """Step size at the start. Table G.1: 6e-4, with rmsprop_tf and loss.reduction=sum. `auto`: 5e-4 for images, else
-    1e-3."""
+    """Step size at the start. Table G.1: 6e-4, with rmsprop_tf and loss.reduction=sum. `auto`: 5e-4 for images of
+    more than 20 pixels a side, else 1e-3."""
     schedule: Schedule = "linear"
     """How the learning rate changes: `constant`; `linear` or `cosine` to zero at the end of the run, which is
     run.total_steps or run.total_seconds, whichever comes first (table G.1: linear); `late`, constant and then linear to
