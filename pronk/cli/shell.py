@@ -9,12 +9,12 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import IO, Annotated, Any, ClassVar
 
 import typer
-from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderHook
+from rich.console import Console
 from rich.segment import Segment
 from rich.text import Text
 from typer.core import TyperArgument, TyperOption
@@ -62,41 +62,24 @@ app = typer.Typer(
 )
 
 
-class Harmless:
-    """Something to print without terminal control sequences, other than rich's own.
-
-    Names of runs and messages of exceptions may hold anything: escape sequences, and letters that cannot be encoded.
-    """
-
-    def __init__(self, content: ConsoleRenderable) -> None:
-        self._content = content
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
-        for segment in console.render(self._content, options):
-            yield segment if segment.control else Segment(printable(segment.text, "\n\t"), segment.style)
-
-
-class HarmlessHook(RenderHook):
-    """Makes all that a console prints `Harmless`."""
-
-    def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
-        """Called by rich."""
-        return [Harmless(content) for content in renderables]
-
-
 class Screen(Console):
     """A console whose output cannot end the command.
 
     If its reader goes away (`pronk train ... | head`) nothing more is shown; on a full disk (`pronk train ... > log`)
     what cannot be written is dropped. The command continues, and `main` reports it at the end.
+
+    Names of runs and messages of exceptions may hold anything: escape sequences, and letters that cannot be encoded.
+    Only rich's own control sequences reach the terminal.
     """
 
     lost: ClassVar[OSError | None] = None
     """Why part of the standard output could not be written, whichever console printed it."""
 
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
-        self.push_render_hook(HarmlessHook())
+    def _render_buffer(self, buffer: Iterable[Segment]) -> str:
+        """Called by rich with all that is to be written. A render hook would not get the content of live displays."""
+        return super()._render_buffer(
+            part if part.control else Segment(printable(part.text, "\n\t"), part.style) for part in buffer
+        )
 
     def _check_buffer(self) -> None:
         """Called by rich whenever there is something to write."""

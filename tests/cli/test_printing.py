@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
@@ -17,21 +18,39 @@ from pronk.types import Failure
 EVIL = "a\x1b]0;title\x07\x1b[31mb\x9bc\ud800d"
 
 
-def test_names_cannot_command_the_terminal():
-    file = io.StringIO()
-    screen = shell.Screen(file=file, force_terminal=True, width=80, color_system="truecolor")
-    table = Table("run")
-    table.add_row(Text(EVIL))
+def printed_line(screen: shell.Screen) -> None:
     screen.print(Text(EVIL, "red"), soft_wrap=True)
     screen.print(EVIL, markup=False)
+
+
+def printed_table(screen: shell.Screen) -> None:
+    table = Table("run")
+    table.add_row(Text(EVIL, "red"))
     screen.print(table)
+
+
+def live_display(screen: shell.Screen) -> None:
+    with Live(console=screen, auto_refresh=False) as live:
+        live.update(Text(EVIL, "red"), refresh=True)
+        screen.print(Text(EVIL, "red"))
+
+
+def status(screen: shell.Screen) -> None:
+    with screen.status(Text(EVIL, "red")):
+        pass
+
+
+@pytest.mark.parametrize("show", [printed_line, printed_table, live_display, status])
+def test_names_cannot_command_the_terminal(show):
+    file = io.StringIO()
+    show(shell.Screen(file=file, force_terminal=True, width=80, color_system="truecolor"))
     printed = file.getvalue()
     printed.encode()  # a lone surrogate would raise
     assert "]0;title" in printed
     assert "\x1b]" not in printed
     assert "\x07" not in printed
     assert "\x9b" not in printed
-    assert "\x1b[31m" in printed  # rich's own: the first was to be red
+    assert "\x1b[31m" in printed  # rich's own: it was to be red
     assert "\x1b[31mb" not in printed
 
 
