@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.text import Text
 
 from pronk.cli.shell import app, err, out, warn
 from pronk.config import read_yaml
@@ -26,12 +27,14 @@ def convert(
     """
     from pronk.config import plain_yaml
     from pronk.config.xingtian import convert as converted
+    from pronk.runs.reading import printable
 
     if to is not None and to.exists():
         raise UserError(f"--out: {to} exists already; choose another name")
     config, notes = converted(read_yaml(file))
     head = [f"Converted from XingTian's {file.name} by `pronk convert`."]
-    text = "".join(f"# {line}\n" for line in [*head, *notes]) + plain_yaml.dump(config)
+    # Names of files and keys may hold line breaks, and what follows one would not be a comment.
+    text = "".join(f"# {printable(line)}\n" for line in [*head, *notes]) + plain_yaml.dump(config)
     if to is None:
         print(text, end="")
     else:
@@ -40,6 +43,6 @@ def convert(
         except OSError as error:
             raise UserError(f"--out: cannot write {to}: {error.strerror}") from None
         command = next((name for name in ("sweep", "population") if name in config), "train")
-        out.print(f"{to} is ready: pronk {command} {to}", highlight=False, soft_wrap=True)
+        out.print(Text(f"{to} is ready: pronk {command} {to}"), soft_wrap=True)
     for note in notes:
         warn(note, err)

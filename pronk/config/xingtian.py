@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from pronk.config.config import Config
-from pronk.config.errors import nearest
+from pronk.config.errors import nearest, shown
 from pronk.config.loading import XINGTIAN_KEYS, validate
 from pronk.config.trees import assign, flat
 from pronk.config.xingtian_population import convert_population, without_population
@@ -69,6 +69,7 @@ OPTIMISERS = {"adam": "adam", "rmsprop": "rmsprop_tf"}
 OPT_CNN = {42: "compact", 84: "opt_cnn"}  # by the size of a frame
 CASES = ("alg_para.alg_config.", "agent_para.agent_config.")  # sections in which a list is several values to try
 MOST_LAYERS, MOST_CASES = 1000, 1000  # of an MLP; of a sweep
+MOST_COUNTED = 10**15  # of anything: products of a few counts are still floating-point numbers
 MOST_ROWS = 128  # that all its models except ImpalaCnnOpt learn from at once, whatever BATCH_SIZE says
 
 
@@ -167,15 +168,15 @@ class Source:
         value = self._left.pop(path, default)
         if value is not None and (not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool)):
             wanted = " or ".join(part.__name__ for part in (kind if isinstance(kind, tuple) else (kind,)))
-            raise UserError(f"{path} must be of type {wanted}, got {value!r}")
+            raise UserError(f"{path} must be of type {wanted}, got {shown(value)}")
         return value
 
     def take_count(self, path: str, default: int | None = None) -> Any:
         """Take an integer of at least 1, which may be written as a float, or the default if there is no value."""
         value = self.take(path, default, (int, float))
         value = default if value is None else value
-        if value is not None and (not math.isfinite(value) or value < 1 or value != int(value)):
-            raise UserError(f"{path} must be an integer of at least 1, got {value!r}")
+        if value is not None and not (1 <= value <= MOST_COUNTED and value == int(value)):
+            raise UserError(f"{path} must be an integer from 1 to {MOST_COUNTED:.0e}, got {shown(value)}")
         return None if value is None else int(value)
 
     def take_choice(self, path: str, choices: tuple[str, ...], what: str) -> str:
@@ -274,8 +275,10 @@ def first_rate(schedule: Any, path: str) -> float:
     """Return the first learning rate of a schedule such as [[0, 0.01], [20000, 0.000001]]."""
     try:
         return float(schedule[0][1])
-    except (TypeError, ValueError, LookupError):
-        raise UserError(f"{path} must be pairs of a step and a rate, such as [[0, 0.01]], got {schedule!r}") from None
+    except (TypeError, ValueError, LookupError, OverflowError):
+        raise UserError(
+            f"{path} must be pairs of a step and a rate, such as [[0, 0.01]], got {shown(schedule)}"
+        ) from None
 
 
 def convert_scaling(source: Source) -> None:

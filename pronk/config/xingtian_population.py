@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from pronk.config.errors import shown
 from pronk.config.trees import flat
 from pronk.types import UserError
 
@@ -46,8 +47,8 @@ def convert_population(given: Any) -> tuple[dict[str, Any], list[str]]:
     priors, notes = convert_mutations(left.pop("hyperparameters_mutations", None))
     options: dict[str, Any] = {"size": size, "ready_steps": interval, "burn_in_steps": 0, "priors": priors}
     if (delta := left.pop("perturb_factor_delta", None)) is not None:
-        if type(delta) not in (int, float):
-            raise UserError(f"pbt_config.perturb_factor_delta must be a number, got {delta!r}")
+        if type(delta) not in (int, float) or not 0 < delta < 1:
+            raise UserError(f"pbt_config.perturb_factor_delta must be a number between 0 and 1, got {shown(delta)}")
         options["perturb_factor"] = 1 + delta
         notes.append(f"pbt_config.perturb_factor_delta: times {1 - delta:g} there is divided by {1 + delta:g} here")
     if (metric := left.pop("metric_key", METRICS[0])) not in METRICS:

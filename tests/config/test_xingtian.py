@@ -13,7 +13,7 @@ import pytest
 import yaml
 from processes import command_line
 
-from pronk.config import load_config, resolve, validate
+from pronk.config import load_config, read_yaml, resolve, validate
 from pronk.config.resolved import check_resolved
 from pronk.config.xingtian import NO_COUNTERPART, convert, envs_per_actor, flat
 from pronk.populations.plan import read_population
@@ -391,15 +391,24 @@ def test_a_pbt_config_that_cannot_be_converted(changes: dict[str, Any], words: s
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("env_num: .inf", "env_num must be an integer of at least 1, got inf"),
-        ("agent_para: {agent_num: .nan}", "agent_para.agent_num must be an integer of at least 1, got nan"),
+        ("env_num: .inf", "env_num must be an integer from 1 to 1e+15, got inf"),
+        ("agent_para: {agent_num: .nan}", "agent_para.agent_num must be an integer from 1 to 1e+15, got nan"),
+        (f"env_num: {10**400}", f"env_num must be an integer from 1 to 1e+15, got {10**199}..."),
+        ("env_para: {env_info: {name: CartPole-v1, vector_env_size: 1.0e+308}}", "vector_env_size must be an integer"),
+        (f"model_para: {{actor: {{model_config: {{lr_schedule: [[0, {10**400}]]}}}}}}", "lr_schedule must be pairs"),
         ("model_para: {actor: {model_config: {NUM_LAYERS: 1000000000000}}}", "NUM_LAYERS must be at most 1000"),
         (f"alg_para: {{alg_config: {{a: {list(range(40))}, b: {list(range(40))}}}}}", "1,600 combinations"),
         ("use_pbt: true\npbt_config: {population_size: 2, hyperparameters_mutations: {1: [2]}}", "none of 1 can be"),
         (
             "use_pbt: true\n"
             "pbt_config: {population_size: 2, hyperparameters_mutations: {LR: [1]}, perturb_factor_delta: much}",
-            "pbt_config.perturb_factor_delta must be a number, got 'much'",
+            "pbt_config.perturb_factor_delta must be a number between 0 and 1, got 'much'",
+        ),
+        (
+            "use_pbt: true\n"
+            "pbt_config: {population_size: 2, hyperparameters_mutations: {LR: [1]}, "
+            f"perturb_factor_delta: {10**400}}}",
+            "pbt_config.perturb_factor_delta must be a number between 0 and 1, got 1",
         ),
     ],
 )
@@ -411,6 +420,16 @@ def test_values_that_cannot_be_meant_are_mistakes(line: str, words: str) -> None
 def test_a_number_without_a_value_is_the_default() -> None:
     tree = yaml.safe_load(CARTPOLE)
     assert convert(tree | {"env_num": None}).config == convert(tree | {"env_num": 1}).config
+
+
+def test_a_key_with_line_breaks_adds_nothing_to_the_new_file(tmp_path: Path) -> None:
+    tree = yaml.safe_load(CARTPOLE) | {"odd\nlearner: {batch_size: 7}\n#": 1}
+    (tmp_path / "theirs.yaml").write_text(yaml.safe_dump(tree))
+    new = tmp_path / "mine[v2].yaml"  # what looks like rich's markup is printed as it is
+    ended = command_line("convert", tmp_path / "theirs.yaml", "--out", new)
+    assert ended.code == 0
+    assert f"pronk train {new}" in ended.out
+    assert read_yaml(new) == convert(yaml.safe_load(CARTPOLE)).config
 
 
 def test_a_huge_number_of_explorers_needs_neither_time_nor_memory() -> None:
