@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 from rich.table import Column, Table
 
 from pronk.cli.shell import Overrides, Source, Trust, app, out, warn
@@ -116,7 +117,7 @@ def keep(figures: dict[str, Any], run: Path) -> None:
 
 def table_of(figures: dict[str, Any], source: str) -> Table:
     """Draw the rates and their spreads."""
-    title = f"{source} on {figures['cores']} cores, {figures['rounds']} rounds"
+    title = f"{escape(source)} on {figures['cores']} cores, {figures['rounds']} rounds"
     table = Table("part", Column("steps/s", justify="right"), Column("spread", justify="right"), title=title)
     table.title_justify = "left"
     for name, meaning in [

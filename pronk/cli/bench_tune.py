@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Column, Table
+from rich.text import Text
 
 from pronk.cli.shell import err, out, warn
 from pronk.config import Config
@@ -73,7 +75,7 @@ def show_tuning(
     if unwritten is not None:
         raise unwritten
     if not as_json:
-        out.print(f"{path} is ready: pronk train {path}", highlight=False, soft_wrap=True)
+        out.print(Text(f"{path} is ready: pronk train {path}"), soft_wrap=True)
 
 
 class TurnsOnScreen:
@@ -106,7 +108,7 @@ def table_of(tuning: Tuning, source: str) -> Table:
     """Draw what was measured, the fastest of each number of rounds first."""
     names = ("count", "envs", "slots", "threads", "steps/s", "spread", "lag", "ratio", "rounds")
     columns = [Column(name, justify="right", no_wrap=True) for name in names]
-    title = f"{source} on {tuning.cores} cores; lag in updates, ratio to the default in the same rounds"
+    title = f"{escape(source)} on {tuning.cores} cores; lag in updates, ratio to the default in the same rounds"
     table = Table(*columns, "", title=title, title_justify="left", box=None, padding=(0, 1, 0, 0))
     for one in tuning.in_order():
         ratio, (low, high) = tuning.ratio(one), one.spread

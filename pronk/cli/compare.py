@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.markup import escape
 from rich.table import Column, Table
 from rich.text import Text
 
@@ -128,10 +129,10 @@ def tables_along(found: Against, gap: int) -> list[Table]:
 
     tables = []
     for task, rows in found.cells.items():
-        table = Table(Column(task, overflow="fold"), box=None, header_style="dim", padding=(0, gap, 0, 0))
+        table = Table(Column(escape(task), overflow="fold"), box=None, header_style="dim", padding=(0, gap, 0, 0))
         for number, value in enumerate(found.values):
             name = shown(value) if number else f"{found.key.rpartition('.')[2]}={shown(value)}"
-            table.add_column(name, justify="right")
+            table.add_column(escape(name), justify="right")
         for label, row in rows.items():
             table.add_row(*map(Text, (label, *(interval_text(cell) if cell else "-" for cell in row))))
         tables.append(table)

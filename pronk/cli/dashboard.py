@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.text import Text
 
 from pronk.cli.shell import app, out
 
@@ -25,7 +26,9 @@ def dashboard(
 
     with open_folder(folder, port) as server:
         try:
-            out.print(f"{folder} at [bold]{server.url}[/]  (Ctrl-C ends it)", highlight=False, soft_wrap=True)
+            out.print(
+                Text(f"{folder} at").append(f" {server.url}", "bold").append("  (Ctrl-C ends it)"), soft_wrap=True
+            )
             if show:
                 open_in_browser(server.url)
             server.serve_forever()

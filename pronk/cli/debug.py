@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 from rich.markup import escape
+from rich.text import Text
 
 from pronk.cli.shell import Run, Trust, app, out
 
@@ -27,8 +28,7 @@ def debug(
 
     step = run_again(run, learner=learner, trust=trust)
     out.print(
-        f"{step.file}: the update after {step.version:,} others, {step.columns} columns of {step.steps} steps",
-        highlight=False,
+        Text(f"{step.file}: the update after {step.version:,} others, {step.columns} columns of {step.steps} steps"),
         soft_wrap=True,
     )
     if step.broken:

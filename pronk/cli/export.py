@@ -49,9 +49,11 @@ def export(
         return
     size = done.file.stat().st_size
     out.print(
-        f"[bold green]{done.file}[/] ({size / 1024:,.0f} KiB), largest difference from the trained policy "
-        f"{done.difference:.1e}, over {done.observations} observations of the environment",
-        highlight=False,
+        Text(str(done.file), "bold green"),
+        Text(
+            f"({size / 1024:,.0f} KiB), largest difference from the trained policy {done.difference:.1e}, over "
+            f"{done.observations} observations of the environment"
+        ),
         soft_wrap=True,
     )
     table = Table.grid(padding=(0, 2))

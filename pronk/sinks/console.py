@@ -100,9 +100,10 @@ class PlainLines:
         value = return_text(line["episode_return"])
         value += f" ({tasks})" if (tasks := task_returns(line)) else ""
         self._console.print(
-            f"{self._title}: {progress(line, self._total, left)}, return {value}, "
-            f"{line['steps_per_second']:,.0f} steps/s, lag {line['policy_lag'] or 0:.1f}, {who_waits(line)}",
-            highlight=False,
+            Text(
+                f"{self._title}: {progress(line, self._total, left)}, return {value}, "
+                f"{line['steps_per_second']:,.0f} steps/s, lag {line['policy_lag'] or 0:.1f}, {who_waits(line)}"
+            ),
             soft_wrap=True,
         )
 
@@ -112,7 +113,7 @@ class PlainLines:
 
     def note(self, name: str, text: str) -> None:
         """Always printed."""
-        self._console.print(f"{self._title}: {name}: {text}", highlight=False, soft_wrap=True)
+        self._console.print(Text(f"{self._title}: {name}: {text}"), soft_wrap=True)
 
 
 def task_returns(line: dict[str, Any]) -> str:

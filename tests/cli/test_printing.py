@@ -4,13 +4,14 @@ import errno
 import io
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from pronk.cli import shell
+from pronk.cli import bench, compare, shell
 from pronk.learners.coordinator import names_of
 from pronk.processes import child
 from pronk.types import Failure
@@ -52,6 +53,18 @@ def test_names_cannot_command_the_terminal(show):
     assert "\x9b" not in printed
     assert "\x1b[31m" in printed  # rich's own: it was to be red
     assert "\x1b[31mb" not in printed
+
+
+def test_brackets_in_a_name_are_not_markup():
+    figures = dict.fromkeys(("env", "inference", "learner", "limit", "trained", "passes", "cores", "rounds"), 1.0)
+    table = bench.table_of({**figures, "spread": dict.fromkeys(figures, (1.0, 1.0))}, "mine[/b].yaml")
+    file = io.StringIO()
+    shell.Screen(file=file, width=80).print(table)
+    assert "mine[/b].yaml on" in file.getvalue()
+    found = SimpleNamespace(key="env.id", cells={"task[/b]": {"group[/b]": [None]}}, values=["value[/b]"])
+    shell.Screen(file=file, width=80).print(*compare.tables_along(found, gap=2))
+    assert "task[/b]" in file.getvalue()
+    assert "id=value[/b]" in file.getvalue()
 
 
 def test_lines_stay_lines():

@@ -171,6 +171,16 @@ def test_plain_lines_are_one_line_each_without_colours() -> None:
     ]
 
 
+def test_brackets_in_a_title_or_a_note_are_printed_as_they_are() -> None:
+    file = io.StringIO()
+    with PlainLines("catch[/b]", 2000, Console(file=file)) as sink:
+        sink.write(line())
+        sink.note("clip", "runs/[red]/clip.mp4")
+    progress, note = file.getvalue().splitlines()
+    assert progress.startswith("catch[/b]: ")
+    assert note == "catch[/b]: clip: runs/[red]/clip.mp4"
+
+
 def test_sparkline_goes_from_the_lowest_to_the_highest() -> None:
     assert sparkline([0.0, 7.0]) == "▁█"
     assert sparkline([3.0, 3.0, 3.0]) == "▁▁▁"
