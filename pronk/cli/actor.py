@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.control import Control
+from rich.segment import ControlType
 
 from pronk.cli.shell import FAILED, Quiet, app, out
 from pronk.processes.interrupts import INTERRUPTED, Interrupted, Interrupts
@@ -104,4 +106,6 @@ class Board:
         text = f"{time.strftime('%T')} {steps:,} steps sent, {rate:,.0f} steps/s"
         self._printed_at, self._printed_steps = now, steps
         self._open = out.is_terminal
-        out.print(f"\r{text}   " if out.is_terminal else text, end="" if out.is_terminal else "\n", highlight=False)
+        if out.is_terminal:
+            out.control(Control(ControlType.CARRIAGE_RETURN))  # rich removes one that is part of a text
+        out.print(f"{text}   " if out.is_terminal else text, end="" if out.is_terminal else "\n", highlight=False)

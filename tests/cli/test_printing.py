@@ -11,7 +11,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from pronk.cli import bench, compare, shell
+from pronk.cli import actor, bench, compare, shell
 from pronk.learners.coordinator import names_of
 from pronk.processes import child
 from pronk.types import Failure
@@ -65,6 +65,19 @@ def test_brackets_in_a_name_are_not_markup():
     shell.Screen(file=file, width=80).print(*compare.tables_along(found, gap=2))
     assert "task[/b]" in file.getvalue()
     assert "id=value[/b]" in file.getvalue()
+
+
+def test_an_actors_speed_is_printed_over_the_one_before(monkeypatch):
+    file = io.StringIO()
+    monkeypatch.setattr(actor, "out", shell.Screen(file=file, force_terminal=True, width=80))
+    board = actor.Board(quiet=False)
+    board._every = 0.0
+    board.progress(1000)
+    board.progress(2000)
+    first, second = file.getvalue().split("\r")[1:]
+    assert "1,000 steps sent" in first
+    assert "2,000 steps sent" in second
+    assert "\n" not in first
 
 
 def test_lines_stay_lines():
