@@ -17,8 +17,9 @@ from pronk.networks import make_network
 from pronk.networks.target import TargetNetwork
 from pronk.optimisers import KlBrake, make_optimiser
 from pronk.parameters import ParameterBlock, is_measured
+from pronk.runs.checkpoint import checked_content
 from pronk.seeding import learner_seed
-from pronk.types import EnvSpec, Failure, Parameters, Unroll, UserError, map_tree
+from pronk.types import EnvSpec, Failure, Parameters, Unroll, map_tree
 
 Report = dict[str, float]
 
@@ -161,19 +162,16 @@ class Learner:
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Continue from what `state` returned. Raises UserError if it is of another network or optimiser."""
-        try:
+        with checked_content("this configuration"):
             self.network.load_state_dict(state["network"])  # copies into the block's views
             self._optimiser.load_state(state["optimiser"])
-        except (RuntimeError, ValueError) as error:
-            reason = " ".join(str(error).split())
-            raise UserError(f"the checkpoint does not fit this configuration: {reason}") from None
-        self.version = state["version"]
-        if "brake" in state:
-            self._brake.values.copy_(state["brake"])
-        self.load_target(state.get("target"))
-        torch.set_rng_state(state["random"].cpu())
-        if len(state["random_cuda"]) == torch.cuda.device_count():  # else it was saved on another machine
-            torch.cuda.set_rng_state_all([random.cpu() for random in state["random_cuda"]])
+            self.version = state["version"]
+            if "brake" in state:
+                self._brake.values.copy_(state["brake"])
+            self.load_target(state.get("target"))
+            torch.set_rng_state(state["random"].cpu())
+            if len(state["random_cuda"]) == torch.cuda.device_count():  # else it was saved on another machine
+                torch.cuda.set_rng_state_all([random.cpu() for random in state["random_cuda"]])
 
     @torch.no_grad()
     def _observe(self, batch: Unroll) -> None:

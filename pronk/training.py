@@ -53,6 +53,7 @@ from pronk.processes.failures import user_code
 from pronk.processes.interrupts import Interrupted, Interrupts
 from pronk.processes.watchdog import Watchdog
 from pronk.replay import Replay
+from pronk.runs.checkpoint import checked_content
 from pronk.runs.directory import RunDirectory
 from pronk.runs.saver import CheckpointSaver, Standing
 from pronk.schedules import exploration, learning_rate, progress_of
@@ -391,7 +392,8 @@ class Training:
         state = self._saver.restore()
         check_same_tasks(recorded(state["config"]), self.config)
         self.learner.load_state(state["learner"])
-        self.metrics.load_state(state["metrics"])
+        with checked_content("this configuration"):
+            self.metrics.load_state(state["metrics"])
         self._run.prepare_resume(self._recorded, self.metrics.updates)
 
 

@@ -22,7 +22,7 @@ from pronk.networks import Network, make_network
 from pronk.policies import Policy
 from pronk.policies.torch_policy import TorchPolicy
 from pronk.processes.failures import user_code
-from pronk.runs.checkpoint import DamagedCheckpoint, load_checkpoint
+from pronk.runs.checkpoint import DamagedCheckpoint, checked_content, load_checkpoint
 from pronk.runs.directory import RunDirectory, find_run
 from pronk.runs.trust import code_to_play, require_known
 from pronk.seeding import evaluation_seeds
@@ -228,11 +228,8 @@ def restored_policy(
 def restored_network(config: ResolvedConfig, spec: EnvSpec, state: dict[str, Any]) -> Network:
     """A network with a checkpoint's weights."""
     network = make_network(spec, config.network)
-    try:
+    with checked_content("the network or the environment any more"):
         network.load_state_dict(state["learner"]["network"])
-    except RuntimeError as error:
-        reason = " ".join(str(error).split())
-        raise UserError(f"the checkpoint does not fit the network or the environment any more: {reason}") from None
     if broken := [name for name, tensor in network.state_dict().items() if not tensor.isfinite().all()]:
         raise UserError(f"the weights of this checkpoint are not finite ({', '.join(broken)}): it cannot play")
     return network

@@ -10,10 +10,12 @@ A checkpoint holds tensors and plain data only, and is read without unpickling a
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import re
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -131,6 +133,16 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     if missing := [part for part in PARTS if not isinstance(state.get(part), dict)]:
         raise UserError(f"{path} is not a checkpoint of Pronk: it has no {' and no '.join(missing)}")
     return state
+
+
+@contextlib.contextmanager
+def checked_content(expected: str) -> Iterator[None]:
+    """Raise UserError if content of a checkpoint that is used here does not fit, or was not written by Pronk."""
+    try:
+        yield
+    except (RuntimeError, ValueError, TypeError, LookupError, AttributeError) as error:
+        reason = f"it has no {error}" if isinstance(error, KeyError) else " ".join(str(error).split())
+        raise UserError(f"the checkpoint does not fit {expected}: {reason}") from None
 
 
 def save_tensors(path: Path, state: dict[str, Any]) -> None:

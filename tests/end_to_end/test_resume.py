@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 from processes import SIZES, STEPS_PER_UPDATE, assert_monotone, command_line, read_metrics, read_summary
 from test_serial_determinism import same
 
 from pronk.config import resolve
+from pronk.runs.checkpoint import load_checkpoint
 from pronk.runs.directory import RunDirectory
 from pronk.starting import learner_for, spec_of
 from pronk.training import Training
@@ -139,6 +141,15 @@ def test_resume_with_a_configuration_that_does_not_fit_is_a_mistake_told_in_one_
     assert code == 2, err
     assert err.startswith("error: ")
     assert len(err.splitlines()) == 1
+
+
+def test_resume_from_counters_that_pronk_did_not_write_is_a_mistake_told_in_one_line(run: RunDirectory) -> None:
+    path = run.checkpoints.newest()
+    content = load_checkpoint(path)
+    del content["metrics"]["updates"]
+    torch.save(content, path)
+    code, err = train(run.path, "--resume", "run.total_steps=6400")
+    assert (code, err) == (2, "error: the checkpoint does not fit this configuration: it has no 'updates'\n")
 
 
 def test_resume_without_anything_to_resume_is_a_mistake_told_in_one_line(tmp_path: Path) -> None:

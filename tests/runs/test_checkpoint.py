@@ -164,6 +164,18 @@ def test_a_checkpoint_without_one_of_its_parts_is_refused(missing: str, run: Run
         load_checkpoint(path)
 
 
+@pytest.mark.parametrize("change", [{"network": None}, {"optimiser": 3}, {"version": None}, {"random": "x"}], ids=str)
+def test_content_that_pronk_did_not_write_is_a_mistake_in_one_line(change: dict[str, Any]) -> None:
+    config = resolve(load_config("catch"))
+    learner = learner_for(config, spec_of(config))
+    content = {key: value for key, value in (learner.state() | change).items() if value is not None}
+    with pytest.raises(UserError, match=r"the checkpoint does not fit this configuration: ."):
+        learner.load_state(content)
+    if "network" not in content:
+        with pytest.raises(UserError, match="any more: it has no 'network'"):
+            restored_network(config, spec_of(config), {"learner": content})
+
+
 def test_playing_says_which_checkpoint_it_cannot_use(run: RunDirectory) -> None:
     run.checkpoints.save(state(100), keep=3)
     run.checkpoints.save(state(200), keep=3).write_bytes(b"torn")
