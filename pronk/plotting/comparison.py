@@ -18,6 +18,7 @@ NOT_COMPARED = ("run.seed", "run.pause_steps", "description", *RECORDED)
 ENVIRONMENT = ("env.id", "env.game", "env.kwargs", "env.tasks")  # what is played; these and the keys below them
 MOST_KEYS = 3  # in a label
 MISSING = "(none)"
+MOST_SHORTENED = 10**15  # a setting may be an integer of any size, beyond all floating-point numbers
 
 
 @dataclass(frozen=True)
@@ -160,6 +161,6 @@ def shown(value: Any) -> str:
         return "null"
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, int) and abs(value) >= 100_000 and value % 1_000 == 0:
+    if isinstance(value, int) and 100_000 <= abs(value) <= MOST_SHORTENED and value % 1_000 == 0:
         return f"{value / 1e6:g}M" if value >= 1_000_000 else f"{value / 1e3:g}k"
     return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,7 +1,7 @@
 import pytest
 from made_runs import made_run
 
-from pronk.plotting.comparison import count_text, differences, group_by, group_runs
+from pronk.plotting.comparison import count_text, differences, group_by, group_runs, shown
 from pronk.runs.reading import Run
 from pronk.types import UserError
 
@@ -17,6 +17,11 @@ def test_runs_that_differ_only_by_seed_are_one_group(tmp_path):
     groups = grouped(tmp_path, ["run.seed=1"], ["run.seed=2"], ["run.seed=1", "loss.discount=0.9"], ["run.seed=3"])
     assert [[run.name for run in group.runs] for group in groups] == [["0", "1", "3"], ["2"]]
     assert [group.label for group in groups] == ["discount=0.99", "discount=0.9"]
+
+
+def test_large_numbers_are_short_and_huge_ones_harm_nobody():
+    assert [shown(value) for value in (5000, 200_000, 2_000_000)] == ["5000", "200k", "2M"]
+    assert shown(10**400) == str(10**400)
 
 
 def test_one_group_needs_no_label(tmp_path):
