@@ -17,7 +17,7 @@ from pronk.types import Unroll, Value
 class CloneLoss:
     """A `Loss` for episodes of another policy, whose probabilities are not known."""
 
-    entropy_cost = 0.0
+    entropy_cost = barrier_cost = 0.0
     target_log_prob: Tensor | None = None
 
     def __init__(self, config: ResolvedLoss) -> None:
