@@ -32,8 +32,8 @@ WIDTHS = (4, 3, 2, 1)  # of a batch, in columns: the first that divides an actor
 ENTROPY_COSTS = {"choices": 0.01, "real numbers": 0.002}
 MAX_KL = {"choices": None, "real numbers": 0.02}
 # By loss. Without it Taxi is not learnt with four seeds of six: a pick-up in the wrong place is so costly that the
-# policy forgets how to pick up at all. 0.01 learns it sooner, but costs a point of return at
-# the end; 0.001 failed with one seed of four.
+# policy forgets how to pick up at all. 0.01 learns it sooner, but costs a point of return at the end; 0.001 failed with
+# one seed of four.
 BARRIER_COSTS = {"appo": 0.003}
 # By loss; constant otherwise, as in the paper. The costs of exploring fall at the end of a run, where precision pays:
 # falling from the start, they leave FrozenLake8x8 and LunarLander too early.

@@ -45,9 +45,9 @@ def of_inner(name: str) -> Any:
 class ReplayLoss:
     """A loss of batches whose columns from `fresh_columns` on are replayed."""
 
+    entropy_cost, barrier_cost, target_log_prob = map(of_inner, ("entropy_cost", "barrier_cost", "target_log_prob"))
     recorded: Tensor | None = None
     """[T+1, replayed columns] values when these columns were fresh. Set before each call, where values are cloned."""
-    entropy_cost, barrier_cost, target_log_prob = map(of_inner, ("entropy_cost", "barrier_cost", "target_log_prob"))
     seen: Seen | None = None
     """Of the last call, where the buffer remembers any of it."""
 
