@@ -5,6 +5,7 @@ Importing this module registers `CrafterReward-v1` and `CrafterNoReward-v1`.
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any
 
 import gymnasium as gym
@@ -38,7 +39,7 @@ class Crafter(gym.Env):
         """Play one action. The player's death ends an episode; `length` truncates it."""
         observation, reward, done, info = self._env.step(int(action))
         died = info["discount"] == 0  # Crafter marks only the player's death like this
-        return observation, float(reward), bool(done and died), bool(done and not died), info
+        return observation, float(reward), bool(done and died), bool(done and not died), deepcopy(info)  # Crafter changes it later
 
     def render(self) -> Any:
         """Return a picture of 512x512 pixels."""
