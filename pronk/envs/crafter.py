@@ -39,7 +39,8 @@ class Crafter(gym.Env):
         """Play one action. The player's death ends an episode; `length` truncates it."""
         observation, reward, done, info = self._env.step(int(action))
         died = info["discount"] == 0  # Crafter marks only the player's death like this
-        return observation, float(reward), bool(done and died), bool(done and not died), deepcopy(info)  # Crafter changes it later
+        info = deepcopy(info)  # the next step changes parts of it
+        return observation, float(reward), bool(done and died), bool(done and not died), info
 
     def render(self) -> Any:
         """Return a picture of 512x512 pixels."""
