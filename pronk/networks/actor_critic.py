@@ -56,8 +56,9 @@ class ActorCritic(Network):
         """See `Network.forward`."""
         observation = self._normaliser(without_mask(observation))
         features, state = self._core(self._features(self._torso, observation), first, state)
+        policy = self._policy_head(features)  # before the other torso: the features are still in the cache
         value_features = self._features(self._value_torso, observation) if self._value_torso else features
-        return Output(self._policy_head(features), self._value_head(value_features), state)
+        return Output(policy, self._value_head(value_features), state)
 
     def policy(self, observation: Tree, first: Tensor, state: Tree) -> tuple[Tensor, Tree]:
         """Without the value and its torso."""
