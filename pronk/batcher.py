@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
+from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -41,11 +42,14 @@ class Batch(NamedTuple):
 class Stage:
     """Memory for one batch."""
 
-    def __init__(self, layout: UnrollLayout, device: torch.device) -> None:
+    def __init__(self, layout: UnrollLayout, device: torch.device, starts: Iterable[int], width: int) -> None:
+        """`starts` and `width`: the first columns of its `parts`, and how many columns each has."""
         self._device = device
         self._pinned = device.type == "cuda"
         self._host = torch.zeros(layout.nbytes, dtype=torch.uint8, pin_memory=self._pinned)
         self.arrays = layout.view(self._host.numpy())
+        self.parts = [columns(self.arrays, start, width) for start in starts]
+        """Views of the columns that come from one unroll each."""
         self._device_block = torch.empty_like(self._host, device=device) if device.type != "cpu" else self._host
         self._tensors = Unroll(**tensor_views(layout, self._device_block))
 
@@ -111,21 +115,22 @@ class Batcher:
     def _make_sets(self) -> deque[list[Stage]]:
         """Return two sets of stages: one with the learner, one being filled."""
         layout = UnrollLayout(with_columns(self._specs, self._batch_size + self._replayed))
-        return deque([[Stage(layout, self._device) for _ in range(self._batches_per_unroll)] for _ in range(2)])
+        parts = (range(0, self._batch_size, self._width), self._width)
+        return deque([[Stage(layout, self._device, *parts) for _ in range(self._batches_per_unroll)] for _ in range(2)])
 
     def _stack(self) -> None:
         if self._replay is not None and len(self._replay) and not self._replayed:
             self._replayed = self._replay.columns
             self._sets = self._make_sets()
         self._sets.rotate()
-        waited = not self._unrolls_are_there()
+        waited = self._paces and not self._unrolls_are_there()
         with contextlib.ExitStack() as taken:
             unrolls = taken.enter_context(self._port.unrolls(self._unrolls_per_batch))
             for index, stage in enumerate(self._sets[0]):
-                for position, unroll in enumerate(unrolls):
-                    source = columns(unroll, index * self._width, self._width)
-                    target = columns(stage.arrays, position * self._width, self._width)
-                    map_unroll(np.copyto, target, source)
+                for part, unroll in zip(stage.parts, unrolls, strict=True):
+                    is_cut = self._batches_per_unroll > 1
+                    source = columns(unroll, index * self._width, self._width) if is_cut else unroll
+                    map_unroll(np.copyto, part, source)
             if self._paces:  # the unrolls are copied, but the pacer decides when their slots go back to the actors
                 self._pacer.taken(taken.pop_all().close, waited)
         self._passes = 0

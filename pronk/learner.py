@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -48,7 +50,10 @@ class Learner:
         if config.loss.target_updates:
             self._target = TargetNetwork(self.network, config.loss.target_updates)
         self._forward = torch.compile(self.network) if config.learner.compile else self.network
-        self._precision = getattr(torch, config.learner.precision)
+        self._autocast: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext
+        if config.learner.precision != "float32":
+            precision = getattr(torch, config.learner.precision)
+            self._autocast = functools.partial(torch.autocast, device.type, precision)
         self._block = ParameterBlock(self.network)
         self.loss: Loss = make_loss(config.loss)
         self.replay_loss: ReplayLoss | None = None
@@ -91,7 +96,7 @@ class Learner:
         self._block.summed.zero_()
         for statistics in self._block.statistics:
             statistics.is_due = is_measured(self.version)
-        with torch.autocast(self.device.type, self._precision, enabled=self._precision != torch.float32):
+        with self._autocast():
             output = self._forward(batch.observation, batch.first, batch.state)
         acted_on = map_tree(lambda array: array[:-1], batch.observation)
         distribution = self.network.distribution(output.policy[:-1].float(), acted_on)

@@ -83,11 +83,13 @@ def added(pairs: Iterable[Sequence[float]]) -> tuple[float, int]:
 
 def last_episodes(unroll: Unroll, ended: Array, fresh: Array) -> list[Episode]:
     """Return the last episodes of each column, oldest first, and no more than `Returns` would keep of them."""
-    _, one_of_each = np.unique(unroll.environment[fresh], return_index=True)
-    _, environments = np.unique(unroll.task[fresh][one_of_each], return_counts=True)  # of each task
-    most = math.ceil(EPISODES / min(environments))
-    until_the_end = np.cumsum(ended[::-1], axis=0)[::-1]  # how many have ended from here on
-    column, step = np.nonzero((ended & (until_the_end <= most)).T)
+    if np.count_nonzero(ended, axis=0).max() > 1:  # else it would keep them all
+        _, one_of_each = np.unique(unroll.environment[fresh], return_index=True)
+        _, environments = np.unique(unroll.task[fresh][one_of_each], return_counts=True)  # of each task
+        most = math.ceil(EPISODES / min(environments))
+        until_the_end = np.cumsum(ended[::-1], axis=0)[::-1]  # how many have ended from here on
+        ended = ended & (until_the_end <= most)
+    column, step = np.nonzero(ended.T)
     fields = (unroll.environment[column], unroll.task[column])
     results = (unroll.episode_return[step, column], unroll.episode_length[step, column])
     return list(map(Episode._make, zip(*(field.tolist() for field in (*fields, *results)), strict=True)))
