@@ -40,7 +40,7 @@ PASSES = {"vectors": 4, "images": 2}  # instead of 8 and 3
 REAL_VALUED = {"Hopper-v5"}  # actions: these have a limit of 0.02 by default, choices have none
 # Steps: each is stopped in the middle of learning, where a switch can show.
 VECTORS = {"LunarLander-v3": 250_000, "Hopper-v5": 100_000}
-IMAGES = {"MinAtar/Asterix-v1": 200_000, "MiniGrid-DoorKey-6x6-v0": 80_000}
+IMAGES = {"MinAtar/Asterix-v1": 200_000}
 STEPS = VECTORS | IMAGES
 EPISODES = 100
 
