@@ -53,7 +53,9 @@ test: lint browser sshd  ## lint, then every test that is not slow, several at a
 	$(BIN)/pytest -n auto || { [ $$? = 1 ] && echo "again, one at a time, what failed:" && \
 		$(BIN)/pytest --last-failed --last-failed-no-failures none; }
 
-test-slow: install  ## the long trainings that back the claims in docs/results
+test-slow: install  ## the long trainings that back the claims in docs/results, of every family of environments
+	$(BIN)/pip install --quiet --editable '.[families]' || \
+		echo "some families cannot be installed here: tests of those that are missing will be skipped"
 	$(BIN)/pytest -m slow --timeout=1800
 
 # $(call fresh_venv,FOLDER,CONSTRAINTS): an environment beside .venv, made anew, with everything that the tests need.
