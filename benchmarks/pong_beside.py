@@ -1,8 +1,8 @@
-"""Pong at 18, this version beside an earlier one: `python benchmarks/pong_beside.py --before CLONE`.
+"""Pong from the prompt to 18, beside an earlier version: `python benchmarks/pong_beside.py --before CLONE`.
 
-Both train the preset with the same seed at the same time, each on a core of its own with one actor, so a slow moment of
-the machine meets both. A version is there when the mean return of its recent games first reaches the goal. When this
-version is, the pair ends; if the earlier one is not there by then, it is later, and its return at that moment is printed.
+For each seed this version trains the preset until it reaches its goal, with the whole machine for itself. Then the
+earlier version gets as many seconds, and is interrupted if it has not reached the goal by then: it is later, and its
+return at that moment is printed. Without `--before`, only this version runs.
 
 CLONE is a clone of the repository at the earlier commit: `git clone . CLONE && git -C CLONE checkout COMMIT`.
 """
@@ -10,82 +10,55 @@ CLONE is a clone of the repository at the earlier commit: `git clone . CLONE && 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-GOAL = 18.0
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--before", type=Path, required=True, metavar="CLONE")
+    parser.add_argument("--before", type=Path, metavar="CLONE")
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3], metavar="N")
-    parser.add_argument("--minutes", type=float, default=40.0, help="end a pair after so long")
+    parser.add_argument("--minutes", type=float, default=40.0, help="interrupt a training after so long")
     parser.add_argument("--runs", type=Path, default=Path("runs/pong_beside"))
     options = parser.parse_args()
-    print(f"| seed | version | {GOAL:g} reached after | in | else: mean return | after |")
-    print("|---|---|---|---|---|---|")
+    print("| seed | version | ended | after | in | steps/s | mean return |\n|---|---|---|---|---|---|---|")
     for seed in options.seeds:
-        trees = {"now": HERE.parent, "before": options.before.resolve()}
-        runs = {version: (options.runs / f"{version}-seed{seed}").absolute() for version in trees}
-        pair(trees, runs, seed, 60 * options.minutes)
-        for version, run in runs.items():
-            print(row(seed, version, lines(run)), flush=True)
+        summary = train(HERE.parent, options.runs / f"now-seed{seed}", seed, 60 * options.minutes)
+        print(row(seed, "now", summary), flush=True)
+        if options.before:
+            tree, run = options.before.resolve(), options.runs / f"before-seed{seed}"
+            print(row(seed, "before", train(tree, run, seed, summary["wall_seconds"])), flush=True)
 
 
-def pair(trees: dict[str, Path], runs: dict[str, Path], seed: int, seconds: float) -> None:
-    """Train both versions side by side until this one reaches the goal, or the time is over."""
-    programs = []
+def train(tree: Path, run: Path, seed: int, seconds: float) -> dict[str, Any]:
+    """Train with the version in a folder, for at most so long. Returns the run's summary."""
+    command = [sys.executable, "-m", "pronk", "train", "pong", "--seed", str(seed), "--quiet"]
+    environment = os.environ | {"PYTHONPATH": str(tree)}
+    program = subprocess.Popen([*command, "--run-dir", str(run.absolute())], env=environment, cwd=tree)
     try:
-        for core, (version, tree) in enumerate(trees.items()):
-            settings = ["actors.count=1", "run.stop_return=null", "--seed", str(seed), "--quiet"]
-            programs.append(
-                subprocess.Popen(
-                    ["taskset", "-c", str(core), sys.executable, "-m", "pronk", "train", "pong", *settings]
-                    + ["--run-dir", str(runs[version])],
-                    env=os.environ | {"PYTHONPATH": str(tree)},
-                    cwd=tree,
-                )
-            )
-        began = time.monotonic()
-        while time.monotonic() - began < seconds and reached(lines(runs["now"])) is None:
-            if any(program.poll() is not None for program in programs):
-                raise SystemExit(f"a training has ended; see the logs of {runs}")
-            time.sleep(2.0)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            program.wait(seconds)
     finally:
-        for program in programs:
-            program.send_signal(signal.SIGINT)  # it saves a checkpoint and ends its actor
-        for program in programs:
+        if program.poll() is None:
+            program.send_signal(signal.SIGINT)  # it saves a checkpoint and ends its actors
             program.wait()
+    return json.loads((run / "summary.json").read_text())
 
 
-def lines(run: Path) -> list[dict[str, Any]]:
-    """Return the metrics of a run, without a last line that is not complete yet."""
-    file = run / "metrics.jsonl"
-    text = file.read_text() if file.exists() else ""
-    return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
-
-
-def reached(metrics: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """Return the first line at the goal."""
-    return next((line for line in metrics if (line["episode_return"] or -21.0) >= GOAL), None)
-
-
-def row(seed: int, version: str, metrics: list[dict[str, Any]]) -> str:
-    def when(line: dict[str, Any]) -> tuple[str, str]:
-        minutes, seconds = divmod(round(line["wall_seconds"]), 60)
-        return f"{line['env_steps']:,} steps", f"{minutes}:{seconds:02}"
-
-    if line := reached(metrics):
-        return f"| {seed} | {version} | {' | '.join(when(line))} | | |"
-    return f"| {seed} | {version} | | | {metrics[-1]['episode_return']:.1f} | {', '.join(when(metrics[-1]))} |"
+def row(seed: int, version: str, summary: dict[str, Any]) -> str:
+    minutes, seconds = divmod(round(summary["wall_seconds"]), 60)
+    return (
+        f"| {seed} | {version} | {summary['outcome']} | {summary['env_steps']:,} steps | {minutes}:{seconds:02} "
+        f"| {summary['env_steps'] / summary['wall_seconds']:,.0f} | {summary['episode_return']:.1f} |"
+    )
 
 
 if __name__ == "__main__":

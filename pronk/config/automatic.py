@@ -4,8 +4,8 @@
 
 The values were chosen on other seeds than those of the reported results (docs/results/against_sb3.md). Many small
 updates learn fastest, as long as the policy stays close to the one that acted. Vectors are learnt from eight times, as
-PPO does, small images three times; a network for large images is slow, so it learns again only while it would wait.
-Long unrolls carry a reward back many steps at once, before the values have learnt of it.
+PPO does, images three times, because their networks are slower. Long unrolls carry a reward back many steps at once,
+before the values have learnt of it; shorter ones give more updates, so large images have something in between.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ALWAYS: dict[str, Any] = {"network.normalise": True, "network.popart": True}
 RULES: dict[str, dict[str, Any]] = {
     "vectors": {"actors.envs": 32, "actors.unroll_length": 128, "optimiser.learning_rate": 1e-3},
     "small images": {"actors.envs": 16, "actors.unroll_length": 128, "optimiser.learning_rate": 1e-3},
-    "images": {"actors.envs": 16, "actors.unroll_length": 20, "optimiser.learning_rate": 5e-4},
+    "images": {"actors.envs": 16, "actors.unroll_length": 64, "optimiser.learning_rate": 5e-4},
 }
 # If environments are slow, an actor gets fewer of them, and then shorter unrolls, until its first unroll takes less
 # than this. Otherwise nothing would be learnt for minutes; and smaller batches learn more from each step.
@@ -41,7 +41,7 @@ EXPLORATION = {"appo": "late"}
 # Where every episode is cut off by a time limit, nothing corrects the values of what would come after it. So the
 # horizon, 1 / (1 - discount), is no longer than the limit: Reacher (50 steps) and simple_spread (25) learn better so.
 DISCOUNT, LEAST_DISCOUNT = 0.99, 0.9
-PASSES = {"vectors": 8, "small images": 3}  # with appo, whose clipping bounds how far they change the policy
+PASSES = {"vectors": 8, "small images": 3, "images": 3}  # with appo, whose clipping bounds how far they change the policy
 
 
 def decided(config: Config, spec: EnvSpec | None = None) -> Config:
@@ -60,11 +60,12 @@ def decided(config: Config, spec: EnvSpec | None = None) -> Config:
         rules["learner.batch_size"] = learners * next(width for width in WIDTHS if envs % width == 0)
     else:
         del rules["actors.envs"]  # they have to fit the batch: see resolved.py
-    rules["learner.passes"] = PASSES.get(kind, "idle") if config.loss.name == "appo" else "idle"
+    rules["learner.passes"] = PASSES[kind] if config.loss.name == "appo" else "idle"
     actions = "choices" if spec is None or spec.action.choices else "real numbers"
     rules |= {"loss.entropy_cost": ENTROPY_COSTS[actions], "loss.max_kl": MAX_KL[actions]}
     rules["loss.barrier_cost"] = BARRIER_COSTS.get(config.loss.name, 0.0)
     rules["loss.entropy_schedule"] = EXPLORATION.get(config.loss.name, "constant")
+    rules["network.layer_norm"] = kind == "images"
     rules["loss.discount"] = discount_for(spec.time_limit if spec else 0)
     over_network = config.gateway.address is not None or config.transport.name == "grpc"
     never_idle = config.learner.passes == config.learner.batch_size == "auto" and not over_network

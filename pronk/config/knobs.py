@@ -161,8 +161,9 @@ class NetworkConfig(Section):
     pooling: Literal["none", "average"] = "none"
     """`average`: the mean over the picture of each feature of the last convolution, instead of all of them (Impoola,
     arXiv 2503.05546). The layer after it is far smaller, and does not know where in the picture something was."""
-    layer_norm: bool = False
-    """Normalise the features of every hidden layer before their activation (LayerNorm)."""
+    layer_norm: bool | Auto = "auto"
+    """Normalise the features of every hidden layer before their activation (LayerNorm). `auto`: true for images of more
+    than 20 pixels a side."""
     hidden: list[Positive] = [64, 64]
     """Widths of the hidden layers of the `mlp` torso, and of `auto` for all that is not an image."""
     activation: Literal["relu", "tanh"] = "tanh"
@@ -330,7 +331,7 @@ class ActorsConfig(Section):
     """Environments per actor. `auto`: 16 for images, else 32, or learner.batch_size if that does not fit; down to 4 if
     steps or resets are so slow that the first unroll would take more than 5 seconds."""
     unroll_length: Annotated[int, Field(gt=0, le=100_000)] | Auto = "auto"
-    """Steps per unroll. Table G.1: 20; table D.3: 100. `auto`: 20 for images of more than 20 pixels, else
+    """Steps per unroll. Table G.1: 20; table D.3: 100. `auto`: 64 for images of more than 20 pixels, else
     128, or down to 32 if 4 environments still take more than 5 seconds for it."""
     slots: Annotated[int, Field(ge=1, le=64)] | Auto = "auto"
     """Unrolls that an actor may be ahead of the learner. Limits memory and policy lag; with 1 an actor waits until the
@@ -364,7 +365,7 @@ class LearnerConfig(Section):
     passes: Annotated[int, Field(gt=0, le=100)] | Literal["idle"] | Auto = "auto"
     """Times that each batch is learnt from. More than 1 learns more from each step and adds lag. Paper: 1. `idle`:
     again while the learner would otherwise wait for the actors, up to 8 times. `auto`: with
-    loss.name=appo 8, and 3 for images of up to 20 pixels; else `idle`."""
+    loss.name=appo 8, and 3 for images; else `idle`."""
     extra_lag: Annotated[int, Field(ge=0, le=10_000)] = 0
     """Updates by which the actors' parameters are held back on purpose, on top of the lag that there is anyway: to
     study corrections at a known policy lag. Costs memory for so many copies of the parameters. 0: off."""

@@ -28,7 +28,7 @@ from pronk.types import UserError
 # Features that runs before 0.2 did not have. Their files do not mention them, and today's defaults are on.
 BEFORE_0_2 = {
     "env": {"wrappers": []},
-    "network": {"normalise": False, "popart": False},
+    "network": {"normalise": False, "popart": False, "layer_norm": False},
     "loss": {"barrier_cost": 0.0, "entropy_schedule": "constant"},
 }
 WITHOUT_GPU = "without_gpu"  # section of a file: settings that replace its others on a machine without a GPU

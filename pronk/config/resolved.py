@@ -62,6 +62,7 @@ class ResolvedNetwork(NetworkConfig):
     """`auto` where it depends on the observation, which the network sees first."""
     normalise: bool
     popart: bool
+    layer_norm: bool
 
 
 class ResolvedLoss(LossConfig):

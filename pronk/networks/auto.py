@@ -45,7 +45,7 @@ class Joined(Torso):
         sizes = [encoder.size for encoder in encoders]
         self._encoders = nn.ModuleList(encoders)
         self.size = max(sizes)
-        self._layer = nn.Sequential(*hidden_layer(sum(sizes), self.size, "relu", config.layer_norm))
+        self._layer = nn.Sequential(*hidden_layer(sum(sizes), self.size, "relu", config.layer_norm is True))
 
     def forward(self, observation: Tree) -> Tensor:
         """[M, size]."""

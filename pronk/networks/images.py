@@ -51,7 +51,7 @@ class ImageTorso(Torso):
             ) from None
         self._pools = config.pooling == "average"
         self._linear = orthogonal(nn.Linear(shape[1] if self._pools else shape.numel(), self.features), RELU_GAIN)
-        self._norm = nn.LayerNorm(self.features) if config.layer_norm else nn.Identity()
+        self._norm = nn.LayerNorm(self.features) if config.layer_norm is True else nn.Identity()
         self._standardise = is_standardised(config)
         self._flat = Flat(self._others)
         self.size = self.features + self._flat.size

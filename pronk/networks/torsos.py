@@ -88,12 +88,13 @@ class Mlp(Torso):
         super().__init__(specs, config)
         self._flat = Flat(specs)
         layers: list[nn.Module] = []
+        has_norm = config.layer_norm is True
         for inputs, outputs in itertools.pairwise([self._flat.size, *config.hidden]):
-            layers += hidden_layer(inputs, outputs, config.activation, config.layer_norm)
+            layers += hidden_layer(inputs, outputs, config.activation, has_norm)
         self._layers = Layers(*layers)
         self.size = config.hidden[-1] if config.hidden else self._flat.size
         self.activation = config.activation
-        self.is_plain = not config.layer_norm and self._flat.is_plain
+        self.is_plain = not has_norm and self._flat.is_plain
         """Whether it is fully connected layers and nothing else."""
 
     def forward(self, observation: Tree) -> Tensor:

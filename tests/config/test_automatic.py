@@ -14,7 +14,7 @@ IMAGE = EnvSpec({"picture": ArraySpec((84, 84, 4), "uint8"), "speed": ArraySpec(
 def test_images_and_vectors_get_settings_of_their_own():
     vector, image = decided(Config(), VECTOR), decided(Config(), IMAGE)
     assert (vector.actors.unroll_length, vector.learner.passes) == (128, 8)
-    assert (image.actors.unroll_length, image.learner.passes) == (20, "idle")
+    assert (image.actors.unroll_length, image.learner.passes) == (64, 3)
     grid = decided(Config(), GRID)
     assert (grid.actors.unroll_length, grid.learner.passes) == (128, 3)
     assert vector.optimiser.learning_rate > image.optimiser.learning_rate
@@ -61,8 +61,8 @@ def test_slow_environments_are_fewer_and_their_unrolls_shorter():
     assert sizes(VECTOR, step_seconds=1e-3) == (32, 128, 4)
     assert sizes(VECTOR, step_seconds=5e-3) == (4, 128, 4)
     assert sizes(VECTOR, step_seconds=0.02) == (4, 32, 4)
-    assert sizes(IMAGE, reset_seconds=0.85) == (4, 20, 4)
-    assert sizes(IMAGE, step_seconds=10.0) == (4, 20, 4)
+    assert sizes(IMAGE, reset_seconds=0.85) == (4, 64, 4)
+    assert sizes(IMAGE, step_seconds=10.0) == (4, 32, 4)
     slow = dataclasses.replace(VECTOR, step_seconds=0.02)
     assert "vectors of a slow environment (0.02 s a step): " in chosen(decided(Config(), slow), slow)
     assert decided(Config().replace({"actors.envs": 64}), slow).actors.envs == 64
@@ -94,7 +94,7 @@ def test_without_a_spec_everything_is_decided_too():
 def test_what_was_chosen_is_said_in_one_line():
     line = chosen(decided(Config(), IMAGE), IMAGE)
     assert line.startswith("settings for images: encoder picture (84x84x4 uint8): ")
-    assert "envs 16, unroll_length 20, batch_size 4, learning_rate 0.0005, passes idle" in line
+    assert "envs 16, unroll_length 64, batch_size 4, learning_rate 0.0005, passes 3" in line
     assert "\n" not in line
 
 
