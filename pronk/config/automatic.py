@@ -41,7 +41,7 @@ EXPLORATION = {"appo": "late"}
 # Where every episode is cut off by a time limit, nothing corrects the values of what would come after it. So the
 # horizon, 1 / (1 - discount), is no longer than the limit: Reacher (50 steps) and simple_spread (25) learn better so.
 DISCOUNT, LEAST_DISCOUNT = 0.99, 0.9
-PASSES = {"vectors": 8, "small images": 3, "images": 3}  # with appo, whose clipping bounds how far they change the policy
+PASSES = {"vectors": 8, "small images": 3, "images": 3}  # with appo: its clipping bounds each change
 
 
 def decided(config: Config, spec: EnvSpec | None = None) -> Config:
