@@ -5,7 +5,8 @@
 The values were chosen on other seeds than those of the reported results (docs/results/against_sb3.md). Many small
 updates learn fastest, as long as the policy stays close to the one that acted. Vectors are learnt from eight times, as
 PPO does, images three times, because their networks are slower. Long unrolls carry a reward back many steps at once,
-before the values have learnt of it; shorter ones give more updates, so large images have something in between.
+before the values have learnt of it; with shorter ones the policy has changed less when they are learnt from, so large
+images have something in between, and fewer environments.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ ALWAYS: dict[str, Any] = {"network.normalise": True, "network.popart": True}
 RULES: dict[str, dict[str, Any]] = {
     "vectors": {"actors.envs": 32, "actors.unroll_length": 128, "optimiser.learning_rate": 1e-3},
     "small images": {"actors.envs": 16, "actors.unroll_length": 128, "optimiser.learning_rate": 1e-3},
-    "images": {"actors.envs": 16, "actors.unroll_length": 64, "optimiser.learning_rate": 5e-4},
+    "images": {"actors.envs": 8, "actors.unroll_length": 64, "optimiser.learning_rate": 5e-4},
 }
 # If environments are slow, an actor gets fewer of them, and then shorter unrolls, until its first unroll takes less
 # than this. Otherwise nothing would be learnt for minutes; and smaller batches learn more from each step.

@@ -94,7 +94,7 @@ def test_without_a_spec_everything_is_decided_too():
 def test_what_was_chosen_is_said_in_one_line():
     line = chosen(decided(Config(), IMAGE), IMAGE)
     assert line.startswith("settings for images: encoder picture (84x84x4 uint8): ")
-    assert "envs 16, unroll_length 64, batch_size 4, learning_rate 0.0005, passes 3" in line
+    assert "envs 8, unroll_length 64, batch_size 4, learning_rate 0.0005, passes 3" in line
     assert "\n" not in line
 
 
