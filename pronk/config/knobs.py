@@ -328,8 +328,9 @@ class ActorsConfig(Section):
     """Actor processes, of all learners together; each learner has at least one. `auto`: one per core. 0: only actors of
     other machines play (gateway.address)."""
     envs: Envs | Auto = "auto"
-    """Environments per actor. `auto`: 8 for images of more than 20 pixels, 16 for smaller ones, else 32, or learner.batch_size if that does not fit; down to 4 if
-    steps or resets are so slow that the first unroll would take more than 5 seconds."""
+    """Environments per actor. `auto`: 8 for images of more than 20 pixels, 16 for smaller ones, else 32, or
+    learner.batch_size if that does not fit; down to 4 if steps or resets are so slow that the first unroll would take
+    more than 5 seconds."""
     unroll_length: Annotated[int, Field(gt=0, le=100_000)] | Auto = "auto"
     """Steps per unroll. Table G.1: 20; table D.3: 100. `auto`: 64 for images of more than 20 pixels, else
     128, or down to 32 if 4 environments still take more than 5 seconds for it."""
