@@ -1,7 +1,8 @@
 """Pronk, as a user runs it: `pronk train` with a preset, and what its metrics.jsonl says.
 
 CartPole is the preset; for throughput it goes on instead of stopping when it is solved. Pong is the preset, too, but
-with the network and the frames of the others: `network.torso=nature env.atari.size=84`. HalfCheetah is the preset.
+with the network and the frames of the others and the paper's algorithm, which learns once from each step, like the
+other IMPALAs and A2C. HalfCheetah is the preset.
 """
 
 from __future__ import annotations
@@ -20,6 +21,11 @@ from measuring import Meter, Task, parse, print_result, report
 PRONK = [sys.executable, "-m", "pronk"]
 POLL = 0.05  # seconds between two looks at metrics.jsonl
 PACKAGES = ("pronk", "gymnasium", "torch")
+PAPER = (
+    *("loss.name=impala", "loss.lambda_=1", "learner.passes=1", "learner.batch_size=16"),
+    *("actors.envs=16", "actors.unroll_length=20"),
+    *("network.popart=false", "network.layer_norm=false", "network.standardise=false"),
+)
 UNLIMITED = ("run.stop_return=null", "run.total_steps=1_000_000_000_000")
 
 
@@ -40,7 +46,7 @@ def settings(task: Task) -> list[str]:
     if task.work == "solve":
         return ["cartpole"]
     if task.work == "pong":
-        return ["pong", *UNLIMITED, "network.torso=nature", "env.atari.size=84"]
+        return ["pong", *UNLIMITED, *PAPER, "network.torso=nature", "env.atari.size=84"]
     return ["halfcheetah", "run.total_steps=1_000_000_000_000", f"run.total_seconds={task.seconds}"]
 
 
