@@ -1,10 +1,10 @@
 """Does an earlier commit learn the same from the same data? `python benchmarks/same_updates.py --before CLONE`
 
 Only for a preset whose settings are the same in both versions, such as `cartpole`. Two trainings with one seed differ,
-because the order of unrolls depends on the machine; and after a hundred thousand updates no two versions agree. So the learners themselves are compared: this version plays a preset and keeps
-its batches; then the learners of both versions start from the same weights and learn from these batches, in the same
-order. If every loss and the final weights agree, then both learn alike, and how soon a preset is learnt depends on
-their speed alone, which `pronk bench` measures.
+because the order of unrolls depends on the machine; and after a hundred thousand updates no two versions agree. So the
+learners themselves are compared: this version plays a preset and keeps its batches; then the learners of both versions
+start from the same weights and learn from these batches, in the same order. If every loss and the final weights agree,
+then both learn alike, and how soon a preset is learnt depends on their speed alone, which `pronk bench` measures.
 
 CLONE is a clone of the repository at the earlier commit: `git clone . CLONE && git -C CLONE checkout COMMIT`.
 """
