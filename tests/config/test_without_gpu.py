@@ -30,13 +30,13 @@ def load(*overrides: str) -> tuple[Config, list[str]]:
 
 def test_atari_takes_a_network_that_the_machine_can_train_and_says_so(machine: bool) -> None:
     config, notes = load()
-    assert (config.network.torso, config.env.atari.size) == (("deep", 84) if machine else ("auto", 42))
+    assert (config.network.torso, config.env.atari.size) == (("deep", 84) if machine else ("compact", 42))
     assert len(notes) == (0 if machine else 1)
-    assert all("no GPU" in note and "network.torso=auto" in note for note in notes)
+    assert all("no GPU" in note and "network.torso=compact" in note for note in notes)
 
 
 def test_the_configured_device_decides(machine: bool) -> None:
-    assert load("learner.device=cpu")[0].network.torso == "auto"
+    assert load("learner.device=cpu")[0].network.torso == "compact"
     assert load("learner.device=cuda")[0].network.torso == "deep"
 
 
