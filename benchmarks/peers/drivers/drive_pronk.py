@@ -1,8 +1,8 @@
 """Pronk, as a user runs it: `pronk train` with a preset, and what its metrics.jsonl says.
 
 CartPole is the preset; for throughput it goes on instead of stopping when it is solved. Pong is the preset, too, but
-with the network and the frames of the others and the paper's algorithm, which learns once from each step, like the
-other IMPALAs and A2C. HalfCheetah is the preset.
+with the network and the frames of the others and nothing normalised, as the other IMPALAs have it. HalfCheetah is the
+preset.
 """
 
 from __future__ import annotations
