@@ -56,7 +56,8 @@ class AtariConfig(Section):
     """End the episode when a life is lost, for learning only: the game continues, and reported returns are of whole
     games."""
     fire_reset: bool = True
-    """Press fire at the start of games that wait for it."""
+    """Press fire for the agent at the start of a game, and of each further life: some games wait for it, and a policy
+    that plays its likeliest action would wait for ever."""
     max_frames: Positive = 108_000
     """Emulator frames after which a game is truncated (30 minutes at 60 frames per second)."""
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def make(config: EnvConfig, count: int) -> AtariVector:
     """Make `env.game` with the preprocessing of `env.atari`."""
-    return AtariVector(games(config, count), config.atari)
+    return AtariVector(games(config, count), config)
 
 
 def games(config: EnvConfig, count: int, screen: tuple[int, int] | None = None) -> AtariVectorEnv:

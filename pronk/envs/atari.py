@@ -6,6 +6,10 @@ and the game continues. Reported returns are raw and of whole games. Rewards are
 Lives are counted here and not by the backends, which differ and have traps: ale-py's `episodic_life` restarts the game,
 its `life_loss_info` hides a frame limit that is reached in the same step, and EnvPool's `episodic_life` spends the next
 step on idle frames and drops their rewards.
+
+Some games wait for the fire button, at their start and after every lost life. There a policy that plays its likeliest
+action may wait for ever, so fire is pressed for the agent in the first step of a life. To the agent this is a property
+of the game, like no-ops: an observation after which its action has no effect. So the step stays valid.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ import gymnasium as gym
 import numpy as np
 
 from pronk.config.errors import nearest
-from pronk.config.knobs import AtariConfig, EnvConfig
+from pronk.config.knobs import EnvConfig
 from pronk.config.named import find
 from pronk.envs.gymnasium_vector import NextStepVector
 from pronk.types import Array, Step, UserError
@@ -27,6 +31,12 @@ from pronk.types import Array, Step, UserError
 BACKENDS = {
     "ale": "pronk.envs.ale_vector:make",
     "envpool": "pronk.envs.envpool_vector:make",
+}
+
+FIRE = 1  # in the action set of every game that has the button and counts lives
+WITHOUT_FIRE = {
+    *("asterix", "crazy_climber", "freeway", "frogger", "journey_escape", "koolaid", "kung_fu_master", "lost_luggage"),
+    *("ms_pacman", "pacman", "skiing", "surround", "tutankham"),
 }
 
 
@@ -39,9 +49,10 @@ def make(config: EnvConfig, count: int) -> AtariVector:
 class AtariVector(NextStepVector):
     """Atari games with next-step resets: each game shows its true last observation and then wastes one step."""
 
-    def __init__(self, env: gym.vector.VectorEnv, atari: AtariConfig) -> None:
-        super().__init__(Lives(env, atari.life_loss_ends))
-        self.spec = dataclasses.replace(self.spec, frames_per_step=atari.frame_skip)
+    def __init__(self, env: gym.vector.VectorEnv, config: EnvConfig) -> None:
+        fires = config.atari.fire_reset and config.game not in WITHOUT_FIRE
+        super().__init__(Lives(env, config.atari.life_loss_ends, fires))
+        self.spec = dataclasses.replace(self.spec, frames_per_step=config.atari.frame_skip)
 
     def reset(self, seeds: list[int]) -> Step:
         """Start new games; each emulator takes a seed."""
@@ -53,22 +64,24 @@ class AtariVector(NextStepVector):
 
 
 class Lives(gym.vector.VectorWrapper):
-    """Makes games terminate with every life.
+    """Makes games terminate with every life, and presses fire at the start of the next one.
 
     Wraps a vector environment that terminates only with the game and reports `lives`. Adds `game_over` to the info,
-    true where the game ended or was truncated.
+    true where the game ended or was truncated. `fires`: whether the game has a fire button, and it should be pressed.
     """
 
-    def __init__(self, env: gym.vector.VectorEnv, life_loss_ends: bool) -> None:
+    def __init__(self, env: gym.vector.VectorEnv, life_loss_ends: bool, fires: bool) -> None:
         super().__init__(env)
-        self._life_loss_ends = life_loss_ends
+        self._life_loss_ends, self._fires = life_loss_ends, fires
         self._lives = np.zeros(env.num_envs, np.int64)
+        self._lost = np.zeros(env.num_envs, bool)
         self._game_over = np.zeros(env.num_envs, bool)
 
     def reset(self, *, seed: Any = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
         """Start new games."""
         observation, info = self.env.reset(seed=seed, options=options)
         self._lives = np.array(info["lives"])
+        self._lost = np.zeros(self.num_envs, bool)
         self._game_over = np.zeros(self.num_envs, bool)
         return observation, info
 
@@ -78,12 +91,14 @@ class Lives(gym.vector.VectorWrapper):
         Fewer lives than before mean a loss, except where a new game started. No life left does not: some games continue
         for a few frames before they are over.
         """
+        if self._fires:
+            actions = np.where(self._lost & ~self._game_over, FIRE, actions)
         observation, reward, terminated, truncated, info = self.env.step(actions)
         lives = np.array(info["lives"])
-        lost = (lives > 0) & (lives < self._lives) & ~self._game_over
+        self._lost = (lives > 0) & (lives < self._lives) & ~self._game_over
         self._lives, self._game_over = lives, terminated | truncated
         if self._life_loss_ends:
-            terminated = terminated | lost
+            terminated = terminated | self._lost
         return observation, reward, terminated, truncated, info | {"game_over": self._game_over}
 
 

@@ -94,7 +94,7 @@ def task_of(game: str) -> str:
 
 def make(config: EnvConfig, count: int) -> AtariVector:
     """Make `env.game` with the preprocessing of `env.atari`."""
-    return AtariVector(games(config, count), config.atari)
+    return AtariVector(games(config, count), config)
 
 
 def games(config: EnvConfig, count: int, screen: tuple[int, int] | None = None) -> EnvPoolGames:

@@ -88,7 +88,7 @@ def filmed_atari(config: EnvConfig, count: int) -> Filmed:
     """Make the agent's games and a second emulator for each, whose screen is filmed."""
     games = find("env.atari.backend", config.atari.backend, GAMES)
     env = Twins(games(config, count), games(config, count, SCREEN))
-    return Filmed(AtariVector(env, config.atari), env.pictures, CONSOLE_FPS / config.atari.frame_skip)
+    return Filmed(AtariVector(env, config), env.pictures, CONSOLE_FPS / config.atari.frame_skip)
 
 
 class Twins(gym.vector.VectorWrapper):

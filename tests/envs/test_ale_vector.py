@@ -6,12 +6,14 @@ vector environment and nothing of Pronk in it; it says what each `Step` should b
 
 from collections import Counter
 
+import gymnasium as gym
 import numpy as np
 import pytest
 
 from pronk.config import EnvConfig
 from pronk.envs import VectorEnv
 from pronk.envs.ale_vector import make
+from pronk.envs.atari import WITHOUT_FIRE
 from pronk.types import UserError
 
 ale_py = pytest.importorskip("ale_py")
@@ -64,23 +66,28 @@ class PlainGame:
         self.ale.reset_game()
         for action in [FIRE] * self.fires + [NOOP] * noops:
             self.ale.act(action)
-        self.frames, self.earned, self.length, self.ended = 0, 0.0, 0, False
+        self.frames, self.earned, self.length, self.ended, self.lost = 0, 0.0, 0, False, False
         self.pooled = self.ale.getScreenGrayscale()
         self.stack = [np.zeros((84, 84), np.uint8)] * 3
         self.newest = [shrunk(self.pooled)]
         return self.answer(first=True, valid=False, reward=0, discount=True)
 
+    def pressed(self, action: int) -> int:
+        """What is pressed if the agent chooses this action: fire, at the start of a further life."""
+        return self.actions.index(FIRE) if self.fires and self.lost else action
+
     def play(self, action: int) -> dict:
         """One step: what a `Step` should say of it."""
         before, reward, seen = self.ale.lives(), 0, []
+        pressed = self.actions[self.pressed(action)]
         for _ in range(4):
-            reward += self.ale.act(self.actions[action])
+            reward += self.ale.act(pressed)
             self.frames += 1
             seen.append(self.ale.getScreenGrayscale())
             over, capped = self.ale.game_over(), self.frames >= self.max_frames
             if over or capped:
                 break
-        lost = 0 < self.ale.lives() < before
+        self.lost = lost = 0 < self.ale.lives() < before
         self.earned, self.length, self.ended = self.earned + reward, self.length + 1, over or capped
         self.happened.update(lost=lost, over=over, capped=capped and not over, points=reward != 0, many=abs(reward) > 1)
         self.see(seen)
@@ -125,7 +132,8 @@ def replay(game: str, steps: int, fire: float, noops: int = 0, sticky: float = 0
     for index in range(steps):
         action = random.integers(len(plain[0].actions), size=COUNT)
         action[random.random(COUNT) < fire] = list(plain[0].actions).index(FIRE)
-        answer, info = env.step(action), counting.step(action)[4]
+        pressed = np.array([one.pressed(each) for one, each in zip(plain, action.tolist(), strict=True)])
+        answer, info = env.step(action), counting.step(pressed)[4]
         for column, one in enumerate(plain):
             where = f"step {index}, environment {column}"
             wanted = one.begin(idle(info, column, one, noops)) if one.ended else one.play(int(action[column]))
@@ -304,13 +312,33 @@ def test_knobs_shape_the_observation():
     assert small().spec.observation.dtype == "uint8"
 
 
+def ends_within(steps: int, **knobs) -> tuple[int, int]:
+    """Lives lost and games over in so many steps of Breakout without any action."""
+    env = small(count=1, **knobs)
+    env.reset([1])
+    played = [env.step(np.zeros(1, np.int64)) for _ in range(steps)]
+    env.close()
+    return sum(not step.discount[0] for step in played), sum(step.episode_length[0] > 0 for step in played)
+
+
 def test_without_fire_the_ball_waits():
-    waiting = small(count=1, fire_reset=False)
-    waiting.reset([1])
-    assert all(waiting.step(np.zeros(1, np.int64)).discount.all() for _ in range(200))
-    playing = small(count=1)
-    playing.reset([1])
-    assert not all(playing.step(np.zeros(1, np.int64)).discount.all() for _ in range(200))
+    assert ends_within(200, fire_reset=False) == (0, 0)
+
+
+def test_a_policy_that_never_fires_plays_whole_games():
+    lost, over = ends_within(400)
+    assert over >= 2
+    assert lost >= 5 * over
+
+
+def test_the_games_without_a_fire_button_are_known():
+    gym.register_envs(ale_py)
+    for game in sorted({spec.kwargs["game"] for name, spec in gym.registry.items() if name.startswith("ALE/")}):
+        emulator = ale_py.ALEInterface()
+        emulator.loadROM(ale_py.roms.get_rom_path(game))
+        buttons = emulator.getMinimalActionSet()
+        assert (FIRE in buttons) is (game not in WITHOUT_FIRE), game
+        assert emulator.lives() < 2 or FIRE not in buttons or buttons.index(FIRE) == 1, game
 
 
 @pytest.mark.parametrize(("game", "meant"), [("brekout", "breakout"), ("spaceinvaders", "space_invaders")])

@@ -28,6 +28,7 @@ class Scripted(gym.vector.VectorEnv):
         return np.zeros(1), {"lives": np.array([self._lives])}
 
     def step(self, actions):
+        self.pressed = [*getattr(self, "pressed", []), int(actions[0])]
         lives, (terminated, truncated) = next(self._fates)
         ends = np.array([terminated]), np.array([truncated])
         return np.zeros(1), np.zeros(1), *ends, {"lives": np.array([lives])}
@@ -35,7 +36,7 @@ class Scripted(gym.vector.VectorEnv):
 
 def fates(lives, *steps, life_loss_ends=True):
     """(terminated, truncated, game over) of each step, as digits."""
-    env = Lives(Scripted(lives, steps), life_loss_ends)
+    env = Lives(Scripted(lives, steps), life_loss_ends, fires=True)
     env.reset()
     answers = [env.step(np.zeros(1, int)) for _ in steps]
     return [
@@ -72,6 +73,18 @@ def test_a_life_lost_at_the_limit_counts_as_both():
 def test_lost_lives_need_not_end_anything():
     steps = [(2, PLAYING), (1, PLAYING), (0, OVER), (3, PLAYING), (2, CAPPED)]
     assert fates(3, *steps, life_loss_ends=False) == ["000", "000", "101", "000", "011"]
+
+
+@pytest.mark.parametrize("life_loss_ends", [True, False])
+def test_fire_is_pressed_at_the_start_of_each_further_life_only(life_loss_ends):
+    steps = [(2, PLAYING), (2, PLAYING), (2, PLAYING), (1, CAPPED), (3, PLAYING), (2, PLAYING), (2, PLAYING)]
+    for fires, pressed in ((True, [0, 1, 0, 0, 0, 0, 1]), (False, [0] * 7)):
+        game = Scripted(3, steps)
+        env = Lives(game, life_loss_ends, fires)
+        env.reset()
+        for _ in steps:
+            env.step(np.zeros(1, int))
+        assert game.pressed == pressed
 
 
 def test_an_unknown_backend_is_a_users_mistake():
