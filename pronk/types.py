@@ -61,6 +61,11 @@ class ActionSpec:
         """The array that holds one action."""
         return ArraySpec(self.shape, "int64" if self.choices else "float32", self.choices)
 
+    @property
+    def parameter_count(self) -> int:
+        """How many numbers describe a distribution over these actions: logits, or means and log standard deviations."""
+        return sum(self.choices) if self.choices else 2 * self.array.size
+
 
 @dataclass(frozen=True)
 class EnvSpec:

@@ -155,4 +155,4 @@ def distribution_for(action: ActionSpec) -> Callable[[Tensor, Tensor | None], Di
 
 def parameter_count(action: ActionSpec) -> int:
     """P: how many numbers a head must give."""
-    return sum(action.choices) if action.choices else 2 * action.array.size
+    return action.parameter_count

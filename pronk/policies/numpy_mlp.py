@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pronk.policies.numpy_sampler import NumpySampler
 from pronk.transport.base import ParameterReader
 from pronk.types import Array, ArraySpec, EnvSpec, PlainMlp, Tree, leaves
 
@@ -19,9 +20,6 @@ if TYPE_CHECKING:
 
 LARGEST_PRODUCT = 2**18  # multiplications in one layer, for all environments; beyond it OpenBLAS starts threads
 LIMIT = np.array(10.0, np.float32)  # of a normalised number, as in networks/normalising.py; an array: see `encode`
-SHORTEST_TIME = np.finfo(np.float32).tiny
-MASKED = -1e9  # the logit of a forbidden choice, as in networks/distributions.py
-LOG_2_PI = float(np.log(2 * np.pi))
 
 ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "relu": lambda features: np.maximum(features, 0.0, out=features),
@@ -46,8 +44,7 @@ class NumpyPolicy:
         scales = {path: (tensors[f"{name}.factor"], tensors[f"{name}.shift"]) for path, name in mlp.scales.items()}
         entries = [(path, entry) for path, entry in leaves(spec.observation) if path != "action_mask"]
         self._entries = [(path, entry, scales.get(path)) for path, entry in entries]
-        self._has_mask, self._action = spec.has_action_mask, spec.action
-        self._random = np.random.Generator(np.random.SFC64(seed))
+        self._sampler = NumpySampler(spec, seed)
         self.nbytes = mlp.nbytes
         self.state_spec: Tree = {}  # there is no core
         self.state: Tree = {}
@@ -70,10 +67,8 @@ class NumpyPolicy:
         policy = features @ self._weight
         policy += self._bias
         if self._log_std is not None:
-            return self._sample_numbers(policy, self._log_std)
-        if self._has_mask:
-            policy[observation["action_mask"] == 0] = MASKED
-        return self._sample_choices(policy)
+            return self._sampler.numbers(policy, self._log_std)
+        return self._sampler.choices(policy, observation)
 
     def close(self) -> None:
         """See `Policy.close`."""
@@ -83,27 +78,6 @@ class NumpyPolicy:
         arrays = dict(leaves(observation))
         parts = [encode(arrays[path], entry, scale) for path, entry, scale in self._entries]
         return parts[0] if len(parts) == 1 else np.concatenate(parts, -1)
-
-    def _sample_choices(self, logits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """One option of each choice, by the exponential race: argmax of p / e with e ~ Exp(1)."""
-        race = log_times(self._random, logits.shape)
-        actions, log_probs, start = [], [], 0
-        for options in self._action.choices:
-            part = slice(start, start + options)
-            action, log_prob = choose(logits[:, part], race[:, part])
-            actions.append(action)
-            log_probs.append(log_prob)
-            start += options
-        if not self._action.shape:
-            return actions[0], log_probs[0]
-        return np.stack(actions, -1), np.sum(log_probs, 0)
-
-    def _sample_numbers(self, mean: np.ndarray, log_std: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Independent normals."""
-        noise = self._random.standard_normal(mean.shape, np.float32)
-        action = mean + np.exp(log_std) * noise
-        log_prob = -0.5 * np.square(noise).sum(-1) - (log_std.sum() + 0.5 * LOG_2_PI * log_std.size)
-        return action.reshape(len(action), *self._action.shape), log_prob
 
 
 def encode(array: Array, spec: ArraySpec, scale: tuple[np.ndarray, np.ndarray] | None) -> np.ndarray:
@@ -121,22 +95,6 @@ def encode(array: Array, spec: ArraySpec, scale: tuple[np.ndarray, np.ndarray] |
         return np.concatenate(columns, -1).astype(np.float32)
     flat = flat.astype(np.float32, copy=False)
     return flat / np.float32(255.0) if spec.dtype == "uint8" else flat
-
-
-def log_times(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
-    """Draw the logarithms of the times of an exponential race.
-
-    In float32 one draw in many millions is exactly 0, whose logarithm would let even a forbidden option win.
-    """
-    return np.log(np.maximum(random.standard_exponential(shape, np.float32), SHORTEST_TIME))
-
-
-def choose(logits: np.ndarray, race: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the winners of a race among options [N, P], and their log probabilities [N]."""
-    logits = logits - logits.max(-1, keepdims=True)
-    action = (logits - race).argmax(-1)
-    rows = np.arange(len(action))
-    return action, logits[rows, action] - np.log(np.exp(logits).sum(-1))
 
 
 def small_mlp(network: Network, envs: int) -> PlainMlp | None:

@@ -12,7 +12,8 @@ from processes import Training
 from pronk.config import Config, resolve
 from pronk.networks import make_network
 from pronk.networks.actor_critic import ActorCritic
-from pronk.policies.numpy_mlp import MASKED, choose, log_times, small_mlp
+from pronk.policies.numpy_mlp import small_mlp
+from pronk.policies.numpy_sampler import MASKED, choose, log_times
 from pronk.types import ActionSpec, ArraySpec, EnvSpec
 
 VECTOR = ArraySpec((4,), "float32")
