@@ -47,7 +47,7 @@ class Layout:
         return hashlib.sha256(repr((self.specs, self.offsets)).encode()).hexdigest()[:16]
 
     def plain(self) -> Tree:
-        """The specs as plain data, for another machine; `UnrollLayout.from_plain` reads them back."""
+        """The specs as plain data, for another process; `specs_from_plain` reads them back."""
         return map_tree(lambda spec: [list(spec.shape), spec.dtype, list(spec.categories), spec.words], self.specs)
 
     def difference(self, other: Layout) -> str:
@@ -77,7 +77,7 @@ class UnrollLayout(Layout):
     @classmethod
     def from_plain(cls, tree: Tree) -> UnrollLayout:
         """Read back what `plain` returned."""
-        return cls(Unroll(**_specs(tree)))
+        return cls(Unroll(**specs_from_plain(tree)))
 
     def view(self, block: Any) -> Unroll:
         """An unroll whose arrays lie in the buffer."""
@@ -116,8 +116,9 @@ def with_columns(specs: Unroll, count: int) -> Unroll:
     return Unroll(**{name: widen(name, field) for name, field in specs._asdict().items()})
 
 
-def _specs(tree: Tree) -> Tree:
+def specs_from_plain(tree: Tree) -> Tree:
+    """Return the specs that `Layout.plain` was made from."""
     if isinstance(tree, dict):
-        return {key: _specs(part) for key, part in tree.items()}
+        return {key: specs_from_plain(part) for key, part in tree.items()}
     shape, dtype, categories, words = tree
     return ArraySpec(tuple(map(int, shape)), str(dtype), tuple(map(int, categories)), int(words))

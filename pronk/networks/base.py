@@ -102,3 +102,9 @@ TABLE = {"actor_critic": "pronk.networks.actor_critic:ActorCritic"}
 def make_network(spec: EnvSpec, config: NetworkConfig) -> Network:
     """Make the configured network."""
     return find("network", config.name, TABLE)(spec, config)
+
+
+def has_plain_distribution(config: NetworkConfig) -> bool:
+    """Return whether the configured network leaves `Network.distribution` as it is: NumPy can sample from it then."""
+    made = find("network", config.name, TABLE)
+    return isinstance(made, type) and issubclass(made, Network) and made.distribution is Network.distribution

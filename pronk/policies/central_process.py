@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import selectors
-import socket
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -15,10 +14,10 @@ from pronk.config import ResolvedConfig
 from pronk.config.knobs import CentralConfig
 from pronk.networks import Network
 from pronk.parameters import ParameterBlock
-from pronk.policies.central import BELL, BELLS, Mailbox, mailbox_layout
 from pronk.processes.channel import Channel, ChannelClosed
 from pronk.processes.messages import Served
 from pronk.transport.base import ParameterReader
+from pronk.transport.mailboxes import Mailboxes, MailboxTicket, RequestLayouts
 from pronk.transport.memory import fence
 from pronk.transport.shared_memory import ReaderTicket, SharedMemoryReader
 from pronk.types import Tree, UserError, map_tree
@@ -43,12 +42,11 @@ def main(job: dict[str, Any], channel: Channel) -> None:
     network = make_network(spec, config.network)
     if UnrollLayout(specs_for(config, spec, network.state_spec)).digest != job["layout"]:
         raise UserError("the environment or the network is not the one that the run was started with")
-    layout = mailbox_layout(spec.observation, spec.action, network.state_spec, config.actors.envs)
-    mailboxes = [Mailbox(descriptor, layout) for descriptor in job["mailboxes"]]
-    sockets = [socket.socket(fileno=descriptor) for descriptor in job["sockets"]]
+    layouts = RequestLayouts.of(spec, network.state_spec, config.actors.envs)
+    clients = [Mailboxes(MailboxTicket(**ticket), layouts) for ticket in job["clients"]]
     reader = SharedMemoryReader(ReaderTicket(**job["reader"]))
     device = choose_device(config.learner.device, config.rank_here)
-    Server(network.to(device), reader, mailboxes, sockets, config.actors.central).serve(channel)
+    Server(network.to(device), reader, clients, config.actors.envs, config.actors.central).serve(channel)
 
 
 class Server:
@@ -58,24 +56,23 @@ class Server:
         self,
         network: Network,
         reader: ParameterReader,
-        mailboxes: Sequence[Mailbox],
-        sockets: Sequence[socket.socket],
+        clients: Sequence[Mailboxes],
+        envs: int,
         settings: CentralConfig,
     ) -> None:
-        """`mailboxes` and `sockets` are in the order of the actors. The network is on the device to act on."""
+        """A request is about `envs` observations. The network is on the device to act on."""
         self._network, self._block, self._reader = network.eval(), ParameterBlock(network), reader
         self._device = self._block.weights.device
         self._version = -1
-        self._mailboxes, self._sockets, self._settings = mailboxes, sockets, settings
-        envs = len(mailboxes[0].first)
-        self._most = max(1, settings.max_batch // envs)  # actors
-        self._fewest = min(len(mailboxes), -(-settings.min_batch // envs))
-        self._waiting: dict[int, None] = {}  # actors that wait for an answer, in the order in which they asked
+        self._clients, self._settings = clients, settings
+        self._most = max(1, settings.max_batch // envs)  # requests
+        self._fewest = -(-settings.min_batch // envs)
+        self._waiting: dict[tuple[int, int], None] = {}  # open requests, oldest first: client and mailbox of each
         self.batches = self.observations = 0
         self._selector = selectors.DefaultSelector()
-        for actor, end in enumerate(sockets):
-            end.setblocking(False)
-            self._selector.register(end, selectors.EVENT_READ, actor)
+        for number, client in enumerate(clients):
+            client.socket.setblocking(False)
+            self._selector.register(client.socket, selectors.EVENT_READ, number)
 
     def serve(self, channel: Channel) -> None:
         """Answer until the other side closes the channel."""
@@ -102,39 +99,43 @@ class Server:
         if not self._waiting:
             return
         deadline = time.monotonic() + self._settings.wait_seconds
-        while len(self._waiting) < self._fewest and (left := deadline - time.monotonic()) > 0:
+        while self._has_too_few() and (left := deadline - time.monotonic()) > 0:
             self._listen(left)
         batch = list(self._waiting)[: self._most]
-        for actor in batch:
-            del self._waiting[actor]
+        for request in batch:
+            del self._waiting[request]
         self._answer(batch)
+
+    def _has_too_few(self) -> bool:
+        """Return whether to wait for more requests, because some actors have none open yet."""
+        if len(self._waiting) >= self._fewest:
+            return False
+        return len(self._waiting) < sum(client.players for client in self._clients)
 
     def _take_over(self) -> None:
         """Check every mailbox: an earlier server may have been killed before it answered, or before it could ring."""
-        for actor, end in enumerate(self._sockets):
-            self._note(actor)
-            ring(end)
+        for number, client in enumerate(self._clients):
+            self._note(number)
+            client.ring()
 
     def _listen(self, seconds: float) -> None:
-        """Note which actors send requests, within so many seconds. Also returns when the channel has a message."""
+        """Note the requests that come within so many seconds. Also returns when the channel has a message."""
         for key, _ in self._selector.select(seconds):
             if key.data is None:
                 key.fileobj.receive()  # type: ignore[union-attr]  # raises ChannelClosed
                 continue
-            with contextlib.suppress(BlockingIOError):
-                self._sockets[key.data].recv(BELLS)
+            self._clients[key.data].drain()
             self._note(key.data)
 
-    def _note(self, actor: int) -> None:
-        mailbox = self._mailboxes[actor]
-        if mailbox.requested != mailbox.answered:
-            self._waiting[actor] = None
+    def _note(self, number: int) -> None:
+        for mailbox in self._clients[number].unanswered():
+            self._waiting.setdefault((number, mailbox))
 
     @torch.inference_mode()
-    def _answer(self, actors: list[int]) -> None:
+    def _answer(self, requests: list[tuple[int, int]]) -> None:
         # Parameters are read after the requests: they are at least as new as those that each actor saw published before
         # it asked (`CentralPolicy.refresh`).
-        mailboxes = [self._mailboxes[actor] for actor in actors]
+        mailboxes = [self._clients[number][mailbox] for number, mailbox in requests]
         numbers = [mailbox.requested for mailbox in mailboxes]
         fence()
         self._load_newest()
@@ -146,9 +147,10 @@ class Server:
         after = [mailbox.state_before(number + 1) for mailbox, number in zip(mailboxes, numbers, strict=True)]
         divide(policy[0], [mailbox.policy for mailbox in mailboxes])
         divide(state, after)
-        for actor, mailbox, number in zip(actors, mailboxes, numbers, strict=True):
+        for mailbox, number in zip(mailboxes, numbers, strict=True):
             mailbox.answer(number)
-            ring(self._sockets[actor])
+        for client in {number for number, _ in requests}:
+            self._clients[client].ring()
         self.batches += 1
         self.observations += len(first)
 
@@ -175,9 +177,3 @@ def divide(tree: Tree, targets: Sequence[Tree]) -> None:
             torch.from_numpy(array).copy_(part)
 
     map_tree(copy, tree, *targets)
-
-
-def ring(end: socket.socket) -> None:
-    """Send a byte that wakes the other side. If the buffer is full, it will wake from the bytes in it."""
-    with contextlib.suppress(OSError):
-        end.send(BELL)

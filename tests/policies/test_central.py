@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 import time
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ import pytest
 import torch
 from actors import actor_setup
 from processes import command_line
-from served import PATIENCE, central, make_server, ticket_of
+from served import PATIENCE, central, duplicated, make_server, ticket_of
 
 from pronk.actor import specs_for
 from pronk.actors.gateway import GatewayProcess
@@ -24,9 +23,12 @@ from pronk.layout import UnrollLayout
 from pronk.networks import Network, make_network
 from pronk.parameters import ParameterBlock
 from pronk.policies import InferenceSetup, check_inference
-from pronk.policies.central import BELL, CentralInference, CentralPolicy, Mailbox, mailbox_layout
+from pronk.policies.central import CentralInference
+from pronk.policies.central_policy import CentralPolicy, make_central_policy
 from pronk.policies.central_process import Server
+from pronk.policies.network_sampler import NetworkSampler
 from pronk.transport import Closed
+from pronk.transport.mailboxes import Mailboxes, MailboxTicket, RequestLayouts
 from pronk.transport.shared_memory import SharedMemoryReader, SharedMemoryTransport
 from pronk.types import ActionSpec, ArraySpec, EnvSpec, Parameters, UserError, leaves, map_tree
 
@@ -60,8 +62,12 @@ class Central:
         self.transport.publish(Parameters(0, block.bytes().numpy()))
         setup = InferenceSetup(self.config, layout, None, self.transport.reader(), logs, pytest.fail)
         self.inference = stack.enter_context(CentralInference(setup))
-        box = mailbox_layout(SPEC.observation, SPEC.action, self.network.state_spec, N)
-        self.mailboxes = [Mailbox(self.inference.connect(actor).job["mailbox"], box) for actor in range(ACTORS)]
+        layouts = RequestLayouts.of(SPEC, self.network.state_spec, N)
+        tickets = [duplicated(self.inference.connect(actor).job["mailbox"]) for actor in range(ACTORS)]
+        self.clients = [Mailboxes(MailboxTicket(**ticket), layouts) for ticket in tickets]
+        self.mailboxes = [client[0] for client in self.clients]
+        for client in self.clients:
+            client.players = 1
 
     def make_network(self) -> Network:
         return make_network(SPEC, self.config.network)
@@ -70,7 +76,7 @@ class Central:
         return make_server(self.inference, self.config, self.make_network())
 
     def policy(self, actor: int = 0, seed: int = 1) -> CentralPolicy:
-        return CentralPolicy(self.make_network(), N, seed, ticket_of(self.inference, actor))
+        return make_central_policy(self.config, SPEC, seed, ticket_of(self.inference, actor))
 
     def ask(self, actor: int) -> int:
         """Ask as a policy does, but do not wait. Returns the number of the request."""
@@ -78,7 +84,7 @@ class Central:
         mailbox.observation[...] = generator.normal(size=mailbox.observation.shape)
         number = mailbox.requested + 1
         mailbox.request(number)
-        os.write(self.inference.connect(actor).job["socket"], BELL)
+        self.clients[actor].ring()
         return number
 
     def unanswered(self) -> list[int]:
@@ -301,23 +307,23 @@ def test_an_actor_gets_closed_when_the_learner_is_gone(tmp_path: Path) -> None:
         policy.act(np.zeros((N, 5), np.float32), ALL_FIRST)
 
 
-def test_a_distribution_that_needs_weights_is_an_error_in_the_actor(made: Any) -> None:
-    one = made()
-    policy = one.policy()
-    network = policy._network
+def test_a_distribution_that_needs_weights_is_an_error_in_the_actor() -> None:
+    class Needy(Network):
+        def __init__(self) -> None:
+            super().__init__(SPEC)
+            self.scale = torch.nn.Parameter(torch.ones(1))
 
-    def distribution(parameters: Any, observation: Any) -> Any:
-        return Network.distribution(network, parameters + next(network.parameters()).sum(), observation)
+        def distribution(self, policy: Any, observation: Any) -> Any:
+            return super().distribution(policy * self.scale, observation)
 
-    network.distribution = distribution  # type: ignore[method-assign]
-    with central(one.inference, one.config, one.make_network()), pytest.raises((RuntimeError, NotImplementedError)):
-        policy.act(np.zeros((N, 5), np.float32), ALL_FIRST)
+    sampler = NetworkSampler(Needy(), 1)
+    with pytest.raises((RuntimeError, NotImplementedError)):
+        sampler.sample(np.zeros((N, 3), np.float32), np.zeros((N, 5), np.float32))
 
 
-@pytest.mark.parametrize("transport", ["local", "grpc"])
-def test_only_shared_memory_will_do(transport: str) -> None:
-    with pytest.raises(UserError, match=f"central needs transport=shared_memory, got transport={transport}"):
-        check_inference(resolve(Config().replace({"actors.inference": "central", "transport.name": transport})))
+def test_one_process_alone_will_not_do() -> None:
+    with pytest.raises(UserError, match="central needs transport=shared_memory, got transport=local"):
+        check_inference(resolve(Config().replace({"actors.inference": "central", "transport.name": "local"})))
 
 
 def test_an_unknown_way_is_one_line_with_the_nearest_choice(tmp_path: Path) -> None:
