@@ -90,6 +90,7 @@ def module_patch():
         ("shared_memory", "Clock", "async"),
         ("shared_memory", "NextStepClock", "auto"),
         ("shared_memory", "Clock", "sync", "central"),
+        ("grpc", "Clock", "sync", "central"),
     ],
     ids="-".join,
 )

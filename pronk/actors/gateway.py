@@ -18,6 +18,7 @@ from pronk.actors.processes import ActorProcesses, inference_for
 from pronk.actors.remote_count import RemoteCount
 from pronk.actors.status import ActorState
 from pronk.config import ResolvedConfig, memory_bytes
+from pronk.policies import RemoteActing
 from pronk.processes.messages import ActorJoined, ActorLeft, Listening, Message
 from pronk.processes.reporting import report
 from pronk.processes.restarts import RestartPolicy
@@ -48,31 +49,31 @@ def running_actors(setup: ActorSetup) -> Iterator[tuple[LearnerPort, Watch]]:
     nbytes = setup.parameters.block.nbytes
     port = SharedMemoryTransport(setup.layout, nbytes, in_memory, actors.slots, gateway_slots=most * actors.slots)
     port.publish(setup.parameters)
-    gateway = GatewayProcess(setup, port, in_memory, most)
-    with (
-        inference_for(setup, port) as inference,
-        ActorProcesses(setup, gateway if own_over_grpc else port, inference, gateway.remote_actors) as local,
-        gateway,
-        port,
-    ):
-        if not own_over_grpc:
-            gateway.others_work = local.somebody_plays
-        gateway.start()
-        inference.start()
-        local.start()
+    with inference_for(setup, port) as inference:
+        gateway = GatewayProcess(setup, port, in_memory, most, inference.remote(most))
+        with (
+            ActorProcesses(setup, gateway if own_over_grpc else port, inference, gateway.remote_actors) as local,
+            gateway,
+            port,
+        ):
+            if not own_over_grpc:
+                gateway.others_work = local.somebody_plays
+            gateway.start()
+            inference.start()
+            local.start()
 
-        def watch() -> None:
-            inference.watch()
-            local.watch()
-            gateway.watch()
+            def watch() -> None:
+                inference.watch()
+                local.watch()
+                gateway.watch()
 
-        def while_waiting() -> None:
-            setup.interrupts.check()
-            watch()
-            gateway.count.report_shortage()
+            def while_waiting() -> None:
+                setup.interrupts.check()
+                watch()
+                gateway.count.report_shortage()
 
-        port.while_waiting = while_waiting
-        yield port, watch
+            port.while_waiting = while_waiting
+            yield port, watch
 
 
 def max_actors(config: ResolvedConfig, nbytes: int) -> int:
@@ -96,9 +97,17 @@ class GrpcTicket:
 class GatewayProcess:
     """The gateway's process, and the actors that play through it."""
 
-    def __init__(self, setup: ActorSetup, transport: SharedMemoryTransport, number: int, most: int) -> None:
-        """`number` is the gateway's in the transport; `most` actors may play through it."""
+    def __init__(
+        self,
+        setup: ActorSetup,
+        transport: SharedMemoryTransport,
+        number: int,
+        most: int,
+        acting: RemoteActing | None = None,
+    ) -> None:
+        """`number` is the gateway's in the transport; `most` actors may play through it, which act as `acting` says."""
         self._setup, self._transport, self._number, self._most = setup, transport, number, most
+        self._acting = acting
         settings = setup.config.gateway
         self._address = settings.address or LOOPBACK
         # The learner's own actors connect in plain text from this machine, whatever credentials others must show.
@@ -246,7 +255,8 @@ class GatewayProcess:
 
     def _prepare(self, life: int) -> Start:
         ticket, inherited = self._transport.connect(self._number)
-        return Start(self._job(asdict(ticket), life), ticket.descriptors, inherited)
+        descriptors = [*ticket.descriptors, *(self._acting.gateway.descriptors if self._acting else ())]
+        return Start(self._job(asdict(ticket), life), descriptors, inherited)
 
     def _job(self, ticket: dict[str, Any], life: int) -> dict[str, Any]:
         config, layout = self._setup.config, self._setup.layout
@@ -256,13 +266,20 @@ class GatewayProcess:
         }
         welcome = {
             "learner": self._learner,
-            # Remote actors need not know where the learner's files are, and share no memory with the inference server.
-            "config": config.replace({"gateway": {}, "actors.count": 1, "actors.inference": "local"}).to_yaml(),
+            # Remote actors need not know where the learner's files are.
+            "config": config.replace(
+                {
+                    "gateway": {},
+                    "actors.count": 1,
+                    "actors.inference": config.actors.inference if self._acting else "local",
+                }
+            ).to_yaml(),
             "generation": self._setup.generation,
             "layout": layout.plain(),
             "parameters_nbytes": self._setup.parameters.block.nbytes,
             "compression": config.transport.compression,
             "mlp": self._setup.mlp._asdict() if self._setup.mlp else None,
+            "acting": self._acting.ticket if self._acting else None,
         }
         return {
             "address": self._address,
@@ -272,6 +289,7 @@ class GatewayProcess:
             "layout": layout.plain(),
             "digest": layout.digest,
             "credentials": as_text,
+            "requests": self._acting.gateway.job if self._acting else None,
             "rules": {
                 "parameters_nbytes": self._setup.parameters.block.nbytes,
                 "slots": config.actors.slots,

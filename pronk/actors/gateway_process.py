@@ -48,7 +48,9 @@ def main(job: dict[str, Any], channel: Channel) -> None:
     from pronk.layout import UnrollLayout
     from pronk.transport.gateway import Gateway
     from pronk.transport.gateway_log import GatewayLog
+    from pronk.transport.gateway_requests import GatewayRequests
     from pronk.transport.gateway_rules import Rules
+    from pronk.transport.mailboxes import MailboxTicket, RequestLayouts
     from pronk.transport.security import Credentials
     from pronk.transport.shared_memory import Ticket
 
@@ -71,9 +73,15 @@ def main(job: dict[str, Any], channel: Channel) -> None:
             await asyncio.sleep(ALIVE_SECONDS)
             send(Alive())
 
+    requests = None
+    if job["requests"]:
+        layouts = RequestLayouts.from_plain(job["requests"]["layouts"])
+        requests = GatewayRequests(MailboxTicket(**job["requests"]["ticket"]), layouts)
+
     async def serve() -> None:
         heartbeat = asyncio.create_task(report_alive())
-        await Gateway(rules, Ticket(**job["ticket"]), notes, send).serve(job["address"], job["own_address"])
+        gateway = Gateway(rules, Ticket(**job["ticket"]), notes, send, requests)
+        await gateway.serve(job["address"], job["own_address"])
         heartbeat.cancel()
 
     try:

@@ -24,6 +24,7 @@ from pronk.processes.restarts import RestartPolicy
 from pronk.processes.threads import limit_threads
 from pronk.transport import Closed
 from pronk.transport.grpc_actor import Connection, GrpcActorPort, LearnerUnavailable
+from pronk.transport.grpc_requests import GrpcRequests
 from pronk.transport.security import Credentials
 from pronk.types import Failure, UserError
 
@@ -67,12 +68,14 @@ class RemoteActor:
 
         welcome = connection.welcome
         config = ResolvedConfig.from_yaml(welcome["config"], f"the configuration from {self.address}")
-        ticket = {"mlp": welcome["mlp"]} if welcome.get("mlp") else {}
+        requests = GrpcRequests(connection)
+        ticket = {**welcome["acting"], "requests": requests} if welcome["acting"] else {"mlp": welcome["mlp"]}
         ports: list[GrpcActorPort] = []
 
         def make_port(layout: UnrollLayout, nbytes: int) -> GrpcActorPort:
             check_same(layout, nbytes, welcome)
-            ports.append(GrpcActorPort(connection, layout, nbytes, ahead=config.actors.sync_every == 1))
+            ahead = config.actors.sync_every == 1 and not welcome["acting"]  # else it fetches no parameters
+            ports.append(GrpcActorPort(connection, layout, nbytes, ahead))
             return ports[0]
 
         try:
@@ -95,6 +98,7 @@ class RemoteActor:
                             self.say("the learner was restarted")
                             return following
                         connection = following
+                        requests.attach(connection)
                         ports[0].attach(connection)
         except BaseException as error:
             connection.close((str(error).splitlines() or [type(error).__name__])[-1])

@@ -82,6 +82,16 @@ class InferenceSetup:
     """Shows the user a line."""
 
 
+@dataclass(frozen=True)
+class RemoteActing:
+    """How actors that play through the gateway get their actions from the learner's machine."""
+
+    gateway: Start
+    """What the gateway's process needs to forward requests: a `MailboxTicket`, `layouts`, and descriptors."""
+    ticket: dict[str, Any]
+    """What the actors' policies need: plain data. The actor adds `requests`, its end of the stream."""
+
+
 class Inference:
     """A way to choose actions: the learner's half, and how an actor makes its policy.
 
@@ -105,7 +115,8 @@ class Inference:
     def policy(config: ResolvedConfig, spec: EnvSpec, seed: int, ticket: dict[str, Any]) -> Policy:
         """Make the policy of an actor's environments, in its process.
 
-        `ticket` is the job of what `connect` returned; empty in an actor that is not a process of this learner.
+        `ticket` is the job of what `connect` returned; in an actor that plays through the gateway, the ticket of
+        `remote`.
         """
         raise NotImplementedError
 
@@ -115,6 +126,13 @@ class Inference:
     def connect(self, actor: int) -> Start:
         """Return what a new process of this actor needs for its policy: a ticket (plain data), and descriptors."""
         return Start({})
+
+    def remote(self, actors: int) -> RemoteActing | None:
+        """Return how so many actors that play through the gateway get their actions. Called once, before `start`.
+
+        None: they choose them by themselves, as with actors.inference=local.
+        """
+        return None
 
     def watch(self) -> None:
         """Restart what died or hangs; raise when a restart would not help (`SupervisedProcess.poll`). Called often."""

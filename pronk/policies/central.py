@@ -1,6 +1,8 @@
 """Central inference: one server beside the learner acts for all of its actors, in batches (SEED RL, arXiv 1910.06591).
 
-    actor --mailbox--> server (`central_process.py`)
+    actor of this machine --mailbox---------------------------.
+                                                               >--> server (`central_process.py`)
+    actor of another one --gRPC--> gateway --many mailboxes---'
 
 Parameters go from the learner's memory straight to the server. The server computes the parameters of each action's
 distribution, and the actor samples from it (`central_policy.py`). So the server has neither random numbers nor a
@@ -18,7 +20,7 @@ from typing import Any
 
 from pronk.config import ResolvedConfig
 from pronk.layout import Layout
-from pronk.policies.base import Inference, InferenceSetup, Policy
+from pronk.policies.base import Inference, InferenceSetup, Policy, RemoteActing
 from pronk.processes.messages import Served
 from pronk.processes.restarts import RestartPolicy
 from pronk.processes.supervisor import Child, Start, SupervisedProcess
@@ -29,7 +31,7 @@ from pronk.types import ActionSpec, ArraySpec, EnvSpec, UserError, map_tree
 START_SECONDS = 60.0  # for the server to begin, on a busy machine
 GRACE_SECONDS = 2.0  # for the server to finish its batch when the run ends
 STEADY_SECONDS = 60.0
-TRANSPORTS = ("shared_memory",)
+TRANSPORTS = ("shared_memory", "grpc")
 
 
 class CentralInference(Inference):
@@ -92,9 +94,18 @@ class CentralInference(Inference):
 
     def connect(self, actor: int) -> Start:
         """See `Inference.connect`. Every process of an actor gets the same mailbox and socket."""
+        if self._setup.config.transport.name == "grpc":
+            return Start({})  # the gateway has a ticket for it
         ticket, reader = self._clients[actor].ticket, self._setup.parameters
         job = {"mailbox": asdict(ticket), "reader": asdict(reader), "thin": self._thin()}
         return Start(job, [*ticket.descriptors, reader.parameters])
+
+    def remote(self, actors: int) -> RemoteActing:
+        """See `Inference.remote`. Every process of the gateway gets the same mailboxes and socket."""
+        mailboxes = SharedMailboxes(self._layouts, actors)
+        self._clients.append(mailboxes)
+        job = {"ticket": asdict(mailboxes.ticket), "layouts": self._layouts.plain()}
+        return RemoteActing(Start(job, mailboxes.ticket.descriptors), {"thin": self._thin()})
 
     def watch(self) -> None:
         """See `Inference.watch`."""

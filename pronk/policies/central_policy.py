@@ -17,7 +17,7 @@ from pronk.types import Array, EnvSpec, Tree, map_tree
 
 
 class Exchange(Protocol):
-    """How requests reach the server. One at a time."""
+    """How requests reach the server, one at a time: `MailboxExchange`, or `transport.grpc_requests.GrpcRequests`."""
 
     @property
     def version(self) -> int:
@@ -132,4 +132,5 @@ def make_central_policy(config: ResolvedConfig, spec: EnvSpec, seed: int, ticket
         state_spec, nbytes = network.state_spec, block_nbytes(network)
         sampler = NetworkSampler(network, seed)
     layouts = RequestLayouts.of(spec, state_spec, config.actors.envs)
-    return CentralPolicy(MailboxExchange(layouts, ticket), sampler, state_spec, nbytes)
+    exchange = ticket["requests"].open(layouts) if "requests" in ticket else MailboxExchange(layouts, ticket)
+    return CentralPolicy(exchange, sampler, state_spec, nbytes)

@@ -17,7 +17,7 @@ class LocalInference(Inference):
     @staticmethod
     def policy(config: ResolvedConfig, spec: EnvSpec, seed: int, ticket: dict[str, Any]) -> Policy:
         """See `Inference.policy`. With a small network, the actor's process imports no torch."""
-        if "mlp" in ticket:
+        if ticket.get("mlp"):
             return NumpyPolicy(PlainMlp(**ticket["mlp"]), spec, seed)
         from pronk.networks import make_network
         from pronk.policies.torch_policy import TorchPolicy

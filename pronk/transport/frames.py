@@ -1,13 +1,16 @@
 """The wire format between an actor and the gateway: each gRPC message is one frame, a short header and raw bytes.
 
-    actor -> learner     HELLO {who}   READY {layout}   PULL version    UNROLL number   LEAVE {why}
-    learner -> actor     WELCOME {configuration, layout, ...}   PARAMETERS version | SAME   CREDIT   STOP
+    actor -> learner     HELLO {who}   READY {layout}   PULL version    UNROLL number   ACT   LEAVE {why}
+    learner -> actor     WELCOME {configuration, layout, ...}   PARAMETERS version | SAME   CREDIT version
+                         ANSWER version   STOP
 
 A client whose HELLO has `reads: true` gets parameters and STOP, and sends only PULL and LEAVE: it has no number and no
 credit.
 
-{...} is JSON. CREDIT is the back-pressure: it has a `limit`, and an actor may send the unrolls numbered below it. The
-gateway refuses a client by ending the stream with a gRPC status and the reason. No frame can carry code.
+{...} is JSON. CREDIT is the back-pressure: it has a `limit`, and an actor may send the unrolls numbered below it. With
+central inference an actor needs no parameters: it sends observations with ACT, one request at a time, and gets ANSWER,
+the blocks of `mailboxes.RequestLayouts`. The `version` of CREDIT and ANSWER is what the learner has published by then.
+The gateway refuses a client by ending the stream with a gRPC status and the reason. No frame can carry code.
 """
 
 from __future__ import annotations
@@ -17,13 +20,13 @@ import struct
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-PROTOCOL = 1  # increase it when frames change
+PROTOCOL = 2  # increase it when frames change
 METHOD = "/pronk.Learner/Play"
 TOKEN = "pronk-token"  # key of the token in a call's metadata
 
 HEADER = struct.Struct("<4sBB2xQQQ")
 MAGIC = b"PRNK"
-MAX_JSON_BYTES = 1 << 16  # of a frame that is not an unroll
+MAX_JSON_BYTES = 1 << 16  # of a frame whose body is not a block
 
 
 class Kind(IntEnum):
@@ -34,11 +37,16 @@ class Kind(IntEnum):
     PULL = 3
     UNROLL = 4
     LEAVE = 5
+    ACT = 6
     WELCOME = 16
     PARAMETERS = 17
     SAME = 18
     CREDIT = 19
     STOP = 20
+    ANSWER = 21
+
+
+BLOCKS = (Kind.UNROLL, Kind.ACT)  # from actors; their size is that of their layout
 
 
 class InvalidFrame(Exception):  # noqa: N818 - not an error of this process

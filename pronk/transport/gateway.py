@@ -24,6 +24,7 @@ from pronk.transport.codecs import DTYPES, shrink
 from pronk.transport.door import Door
 from pronk.transport.frames import METHOD, TOKEN, Kind, pack
 from pronk.transport.gateway_log import GatewayLog
+from pronk.transport.gateway_requests import GatewayRequests
 from pronk.transport.gateway_rules import Rules, bind, most_idle, server_options
 from pronk.transport.memory import ParameterExchange, Slots, map_memory
 from pronk.transport.security import same_token
@@ -42,8 +43,16 @@ MOST_READERS = 64  # clients that only read parameters
 class Gateway:
     """Sessions on one side, one socket to the learner on the other."""
 
-    def __init__(self, rules: Rules, ticket: Ticket, log: GatewayLog, send: Callable[[Message], None]) -> None:
-        self.rules, self.log, self._send = rules, log, send
+    def __init__(
+        self,
+        rules: Rules,
+        ticket: Ticket,
+        log: GatewayLog,
+        send: Callable[[Message], None],
+        requests: GatewayRequests | None = None,
+    ) -> None:
+        """`requests` reach the inference server; None if actors choose their actions themselves."""
+        self.rules, self.log, self._send, self.requests = rules, log, send, requests
         self.slots = Slots(map_memory(ticket.unrolls), rules.layout)
         self._exchange = ParameterExchange(map_memory(ticket.parameters), rules.parameters_nbytes)
         self._learner = socket.socket(fileno=ticket.socket)
@@ -64,6 +73,8 @@ class Gateway:
     async def serve(self, address: str, own_address: str | None = None) -> None:
         """Listen until the learner closes its socket; for its own actors also on `own_address`, without TLS."""
         asyncio.get_running_loop().add_reader(self._learner, self._read_learner)
+        if self.requests is not None:
+            self.requests.start()
         server = grpc.aio.server(options=server_options(self.rules))
         service, _, method = METHOD.strip("/").partition("/")
         handler = grpc.stream_stream_rpc_method_handler(self._serve_stream)
@@ -84,6 +95,8 @@ class Gateway:
             asyncio.get_running_loop().remove_reader(self._learner)
             await server.stop(STOP_SECONDS if self.finished else 0.0)
             self._learner.close()
+            if self.requests is not None:
+                self.requests.close()
 
     async def _watch(self) -> None:
         took = 0.0
@@ -167,7 +180,7 @@ class Gateway:
     def joined(self, session: Session) -> None:
         """Report that this actor plays from now on."""
         self.log.write(f"actor {session.index} joins: {session.name}")
-        self._send(ActorJoined(session.index, session.name, self._playing()))
+        self._send(ActorJoined(session.index, session.name, self._count_players()))
 
     def left(self, session: Session, why: str) -> None:
         """Free its number, if it has one. What it sent stays."""
@@ -179,10 +192,13 @@ class Gateway:
         if session.playing:
             session.playing = False
             self.log.write(f"actor {session.index} leaves: {session.name}; {why}")
-            self._send(ActorLeft(session.index, self._playing(), session.removed))
+            self._send(ActorLeft(session.index, self._count_players(), session.removed))
 
-    def _playing(self) -> int:
-        return sum(session.playing for session in self._sessions)
+    def _count_players(self) -> int:
+        players = sum(session.playing for session in self._sessions)
+        if self.requests is not None:
+            self.requests.set_players(players)
+        return players
 
     @property
     def version(self) -> int:

@@ -20,10 +20,9 @@ import numpy as np
 
 from pronk.layout import UnrollLayout
 from pronk.transport.base import Closed
-from pronk.transport.codecs import COMPRESSIONS, DTYPES, compressor, grow
+from pronk.transport.block_frame import BlockFrame
+from pronk.transport.codecs import DTYPES, grow
 from pronk.transport.frames import (
-    HEADER,
-    MAGIC,
     METHOD,
     PROTOCOL,
     TOKEN,
@@ -56,6 +55,7 @@ class Connection:
         self.on_hang: Callable[[], None] = lambda: None
         self.on_quiet: Callable[[], None] = lambda: None
         self.limit = 0
+        self.version = -1  # that the learner had published, when the gateway last said so
         self.finished = False
         self._ended: str | None = None
         self._mistake = False
@@ -125,7 +125,7 @@ class Connection:
                 frame = unpack(message)
                 if frame.kind is Kind.CREDIT:
                     with self._changed:
-                        self.limit = frame.limit
+                        self.limit, self.version = frame.limit, frame.number
                         self._changed.notify_all()
                 elif frame.kind is Kind.STOP:
                     self.finished = True
@@ -133,6 +133,8 @@ class Connection:
                     self._outgoing.put(None)
                     break
                 else:
+                    if frame.kind is Kind.ANSWER:
+                        self.version = frame.number
                     self._answers.put(frame)
             self._end("the learner closed the connection")
         except grpc.RpcError as error:
@@ -195,18 +197,15 @@ class GrpcActorPort(GrpcReader):
     def __init__(
         self, connection: Connection, layout: UnrollLayout, parameters_nbytes: int, ahead: bool = True
     ) -> None:
+        """With `ahead` it requests parameters when it sends an unroll, before they are needed."""
         self._layout, self._ahead = layout, ahead
-        self._message = bytearray(HEADER.size + layout.nbytes)
-        self._view = layout.view(memoryview(self._message)[HEADER.size :])
+        self._frame = BlockFrame(Kind.UNROLL, layout, connection.welcome["compression"])
         self.sent = 0
         super().__init__(connection, parameters_nbytes)
 
     def attach(self, connection: Connection) -> None:
         """Use this connection from now on."""
         super().attach(connection)
-        welcome = connection.welcome
-        self._encoding = COMPRESSIONS.index(welcome["compression"])
-        self._compress = compressor(welcome["compression"])
         self._number = 0  # of the next unroll
         connection.send(pack_json(Kind.READY, {"layout": self._layout.digest}))
 
@@ -214,10 +213,10 @@ class GrpcActorPort(GrpcReader):
     def unroll(self) -> Iterator[Unroll]:
         """See `ActorPort`. Waits for credit."""
         self.connection.wait_for_credit(self._number)
-        yield self._view
+        yield self._frame.values
         if self.connection.ended:
             raise Closed
-        message = self._pack()
+        message = self._frame.packed(self._number)
         # If parameters are requested before the unroll is sent, they come down while it goes up. But without credit for
         # the next unroll the actor has to wait first, and there will be newer parameters after that.
         if self._ahead and self.connection.limit > self._number + 1:
@@ -225,15 +224,6 @@ class GrpcActorPort(GrpcReader):
         self.connection.send(message)
         self._number += 1
         self.sent += 1
-
-    def _pack(self) -> bytes:
-        nbytes = self._layout.nbytes
-        if self._encoding:
-            body = self._compress(memoryview(self._message)[HEADER.size :])
-            if len(body) < nbytes:
-                return pack(Kind.UNROLL, body, self._number, encoding=self._encoding, nbytes=nbytes)
-        HEADER.pack_into(self._message, 0, MAGIC, Kind.UNROLL, 0, self._number, 0, nbytes)
-        return bytes(self._message)
 
 
 def make_channel(address: str, credentials: Credentials, keepalive_seconds: float) -> Any:

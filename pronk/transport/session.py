@@ -10,6 +10,7 @@ import grpc
 
 from pronk.transport.codecs import InvalidBody, decompress
 from pronk.transport.frames import (
+    BLOCKS,
     MAX_JSON_BYTES,
     PROTOCOL,
     Frame,
@@ -24,6 +25,7 @@ from pronk.transport.validation import InvalidUnroll, validate_unroll
 
 if TYPE_CHECKING:
     from pronk.transport.gateway import Gateway
+    from pronk.transport.gateway_requests import GatewayRequests
 
 HELLO_SECONDS = 20.0  # for the first frame
 WRITE_SECONDS = 60.0  # for the other side to take a frame
@@ -42,7 +44,7 @@ class StreamClosed(Exception):  # noqa: N818 - not an error
 
 
 class Session:
-    """HELLO, WELCOME, READY; then UNROLL (with credit) and PULL in any order; see `frames.py`.
+    """HELLO, WELCOME, READY; then UNROLL (with credit), PULL and ACT in any order; see `frames.py`.
 
     A client that only reads parameters: HELLO, WELCOME; then PULL.
     """
@@ -57,6 +59,8 @@ class Session:
         self._due = 0  # number of its next unroll
         self._limit = self._sent_limit = 0  # unrolls it may send in all, and the last limit that it was sent
         self._asked: int | None = None  # version that it has, if it asked for a newer one
+        self._acting = False  # whether it waits for the inference server
+        self._answer: bytes | None = None  # of the inference server, to be sent
         self._stopping = False
         self._wake = asyncio.Event()
         self._overdue = "no HELLO"
@@ -147,6 +151,8 @@ class Session:
             elif frame.kind is Kind.PULL:
                 self._asked = frame.number - 1
                 self._wake.set()
+            elif frame.kind is Kind.ACT and self._gateway.requests is not None and not self.reads:
+                await self._act(self._gateway.requests, frame)
             else:
                 raise StreamClosed(f"{unpack_json(frame, Kind.LEAVE).get('why')!r:.300}")
 
@@ -155,7 +161,7 @@ class Session:
         if message is grpc.aio.EOF:
             raise StreamClosed("it ended without LEAVE: killed, or cut off for a message larger than an unroll")
         frame = unpack(message)
-        if frame.kind is not Kind.UNROLL and len(message) > MAX_JSON_BYTES:
+        if frame.kind not in BLOCKS and len(message) > MAX_JSON_BYTES:
             raise InvalidFrame(f"{frame.kind.name} of {len(message):,} bytes")
         return frame
 
@@ -180,6 +186,25 @@ class Session:
         self._due += 1
         gateway.deliver(slot, self)
 
+    async def _act(self, requests: GatewayRequests, frame: Frame) -> None:
+        """Have observations acted on. Time in which the server does so, or is restarted, is not the actor's."""
+        assert self._clock is not None
+        if self._answer is not None:
+            raise InvalidFrame("ACT came before the last one's answer was taken")
+        now, due = asyncio.get_running_loop().time, self._clock.when()
+        left = None if due is None else due - now()
+        self._acting = True
+        self._set_deadline()
+        try:
+            self._answer = await requests.answer(frame)
+        finally:
+            self._acting = False
+        self._wake.set()
+        if left is None:
+            self._set_deadline()
+        else:
+            self._due_within(left, self._overdue)
+
     def give_up_place(self) -> int:
         """End the stream of an actor that has sent HELLO but does not play; return its number, which is free now."""
         assert self._task is not None
@@ -200,11 +225,13 @@ class Session:
         self._wake.set()
 
     def _set_deadline(self) -> None:
-        """Restart the time limit for the next unroll. Without credit, and for a reader, there is no limit."""
-        if self._due < self._limit:
+        """Restart the time limit for the next unroll. Without credit, while it waits for an answer, and for a reader,
+        there is no limit.
+        """
+        if self._due < self._limit and not self._acting:
             seconds = self._gateway.rules.timeout_seconds
             self._due_within(seconds, f"no unroll for {seconds:g} s (actors.timeout_seconds)")
-        elif self._clock is not None:
+        elif self._clock is not None and not self._clock.expired():
             self._clock.reschedule(None)
 
     def _due_within(self, seconds: float, otherwise: str) -> None:
@@ -230,12 +257,15 @@ class Session:
             reader.cancel()
 
     def _next_frame(self) -> bytes | None:
+        if self._answer is not None:
+            answer, self._answer = self._answer, None
+            return pack(Kind.ANSWER, answer, self._gateway.version)
         if self._asked is not None:
             version, self._asked = self._asked, None
             return self._gateway.parameters_frame(version) or pack(Kind.SAME, number=max(0, version))
         if self._sent_limit != self._limit:
             self._sent_limit = self._limit
-            return pack(Kind.CREDIT, limit=self._limit)
+            return pack(Kind.CREDIT, number=self._gateway.version, limit=self._limit)
         if self._stopping and self._gateway.finished:
             self._stopping = False
             return pack(Kind.STOP, json.dumps({"why": "the run has ended"}).encode())

@@ -1,4 +1,4 @@
-"""Checks on unrolls from other machines: only values that a correct actor can send may reach a batch."""
+"""Checks on arrays from other machines: only values that a correct actor can send may reach a batch."""
 
 from __future__ import annotations
 
@@ -15,13 +15,23 @@ FACTOR = 1e4  # times the largest value of the others: the largest that is accep
 
 
 class InvalidUnroll(Exception):  # noqa: N818 - not an error of this process
-    """The message names the field and what is wrong with it."""
+    """Values of an unroll, or of observations to act on. The message names the field and what is wrong with it."""
 
 
 def validate_unroll(unroll: Unroll, specs: Tree, newest: int) -> None:
     """Raise `InvalidUnroll` for the first impossible value. `newest` is the version that the learner published last."""
-    arrays, wanted = leaves(unroll._asdict()), leaves(specs)
-    for (name, array), (_, spec) in zip(arrays, wanted, strict=True):
+    validate_arrays(unroll._asdict(), specs)
+    between(unroll.discount, 0, 1, "discount")
+    between(unroll.version, 0, newest, "version")
+    between(unroll.environment, 0, None, "environment")
+    between(unroll.episode_length, 0, None, "episode_length")
+    if specs["action"].categories:
+        between(unroll.log_prob, None, 1e-3, "log_prob")  # of a choice; of a real number it is a density
+
+
+def validate_arrays(tree: Tree, specs: Tree) -> None:
+    """Raise `InvalidUnroll` for the first value that its array cannot have."""
+    for (name, array), (_, spec) in zip(leaves(tree), leaves(specs), strict=True):
         if spec.dtype == "bool":
             refuse_unless(bool((array.view(np.uint8) <= 1).all()), name, "a byte that is neither true nor false")
         elif array.dtype.kind == "f":
@@ -32,12 +42,6 @@ def validate_unroll(unroll: Unroll, specs: Tree, newest: int) -> None:
             refuse_unless(within(array, spec), name, f"a label that is not one of {spec.categories}")
         if spec.words:
             between(array, 0, spec.words, name)
-    between(unroll.discount, 0, 1, "discount")
-    between(unroll.version, 0, newest, "version")
-    between(unroll.environment, 0, None, "environment")
-    between(unroll.episode_length, 0, None, "episode_length")
-    if specs["action"].categories:
-        between(unroll.log_prob, None, 1e-3, "log_prob")  # of a choice; of a real number it is a density
 
 
 class Magnitudes:

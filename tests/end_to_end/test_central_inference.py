@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 
 import pytest
-from cluster import SMALL, Actor, Learner
-from processes import SIZES, STEPS_PER_UPDATE, Training, assert_monotone, command_line, read_metrics, read_summary
+from cluster import SMALL, START, Actor, Learner
+from processes import PROC, SIZES, STEPS_PER_UPDATE, Training, assert_monotone, command_line, read_metrics, read_summary
 
 CENTRAL = ("actors.inference=central", "actors.count=2")
 ALONE = ("actors.inference=central", "actors.count=1")
@@ -73,22 +73,71 @@ def test_a_server_that_hangs_is_restarted_and_its_actor_is_not(tmp_path: Path) -
         training.assert_nothing_left()
 
 
+def gateways(learner: Learner) -> list[int]:
+    """The process id of each life of the gateway."""
+    return [int(pid) for pid in re.findall(r"the gateway starts \(life \d+, pid (\d+)\)", learner.log)]
+
+
 @pytest.mark.timeout(300)
-def test_actors_of_other_machines_play_along_and_choose_their_own_actions(tmp_path: Path) -> None:
-    settings = ("faulty:SlowCatch", *SMALL, "actors.count=1", "actors.inference=central", "run.total_steps=1e9")
+def test_actors_of_other_machines_are_served_too_whoever_is_killed(tmp_path: Path) -> None:
+    recurrent = ("network.core=lstm", "network.core_size=16")
+    settings = ("faulty:SlowCatch", *SMALL, *CENTRAL[:1], *recurrent, "actors.count=1", "run.total_steps=1e9")
     with Learner(tmp_path / "run", *settings) as learner:
         address = learner.wait_until_it_listens()
-        learner.wait_for_steps(500)  # of its own actor
-        with Actor(tmp_path / "actor.out", address) as actor:
-            actor.wait_until_it_says("joined")
-            learner.wait_until(lambda: "delivered" in actor.said, "its second unroll")
-            os.kill(servers(learner)[0], signal.SIGKILL)
-            learner.wait_until(lambda: len(servers(learner)) == 2, "the next server")
-            learner.wait_for_steps(2000)
+        with Actor(tmp_path / "one.out", address) as one, Actor(tmp_path / "two.out", address) as two:
+            for actor in (one, two):
+                learner.wait_until(lambda actor=actor: "delivered" in actor.said, "its second unroll", START)
+            for life in range(KILLS):
+                os.kill(servers(learner)[life], signal.SIGKILL)
+                learner.wait_until(lambda life=life: len(servers(learner)) > life + 1, "the next server")
+                learner.wait_for_steps(1000)
+            assert "lost" not in one.said, "an actor notices only a pause"
+            os.kill(gateways(learner)[0], signal.SIGKILL)
+            learner.wait_until(lambda: len(gateways(learner)) == 2, "the next gateway")
+            learner.wait_until(lambda: learner.log.count("joins: ") >= 4, "both actors, once more")
+            learner.wait_for_steps(1000)
+            two.send(signal.SIGKILL)
+            two.wait()
+            learner.wait_for_steps(1000)
+            assert one.process.poll() is None
             learner.send(signal.SIGINT)
             assert learner.wait() == 130
         learner.assert_nothing_left()
-        assert "Traceback" not in learner.err + actor.said
+        lines = learner.metrics()
+        assert_monotone(lines)
+        assert all(line["policy_lag"] >= 0 for line in lines)
+        assert "Traceback" not in learner.err + one.said + two.said
+
+
+@pytest.mark.timeout(240)
+def test_a_learner_whose_only_actors_are_thin(tmp_path: Path) -> None:
+    """No actor of its own; the one that joins has neither torch nor parameters."""
+    settings = ("catch", *SMALL, *CENTRAL[:1], "actors.count=0", "network.core=lstm", "run.total_steps=40000")
+    with Learner(tmp_path / "run", *settings) as learner:
+        address = learner.wait_until_it_listens()
+        with Actor(tmp_path / "actor.out", address, fresh=True) as actor:
+            learner.wait_for_steps(1000)
+            if PROC.exists():
+                assert "libtorch" not in (PROC / f"{actor.process.pid}/maps").read_text()
+            assert learner.wait(START) == 0, learner.err
+            assert actor.wait() == 0, actor.said
+
+
+@pytest.mark.timeout(240)
+def test_the_learners_own_actors_may_use_grpc_too(tmp_path: Path) -> None:
+    with Training(tmp_path / "run", "faulty:SlowCatch", *CENTRAL, *ENDLESS, "transport=grpc") as training:
+        training.wait_for_updates()
+        os.kill(servers(training)[0], signal.SIGKILL)
+        training.wait_until(lambda: len(servers(training)) == 2, "the next server")
+        wait_for_more_updates(training)
+        os.kill(training.lives(1)[0].pid, signal.SIGKILL)
+        training.wait_until(lambda: len(training.lives(1)) > 1 and "delivered" in training.lives(1)[1].log, "actor 1")
+        wait_for_more_updates(training)
+        assert len(training.lives(0)) == 1, "actor 0 noticed nothing"
+        training.send(signal.SIGINT)
+        assert training.wait() == 130
+        training.assert_nothing_left()
+        assert "Traceback" not in training.err
 
 
 def test_a_network_that_fails_in_the_server_ends_the_run_with_its_cause(tmp_path: Path) -> None:

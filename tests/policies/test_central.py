@@ -6,6 +6,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,9 @@ from processes import command_line
 from served import PATIENCE, central, duplicated, make_server, ticket_of
 
 from pronk.actor import specs_for
+from pronk.actors import ActorSetup
 from pronk.actors.gateway import GatewayProcess
+from pronk.actors.processes import inference_for
 from pronk.config import Config, ResolvedConfig, resolve
 from pronk.layout import UnrollLayout
 from pronk.networks import Network, make_network
@@ -322,7 +325,7 @@ def test_a_distribution_that_needs_weights_is_an_error_in_the_actor() -> None:
 
 
 def test_one_process_alone_will_not_do() -> None:
-    with pytest.raises(UserError, match="central needs transport=shared_memory, got transport=local"):
+    with pytest.raises(UserError, match="central needs transport=shared_memory or grpc, got transport=local"):
         check_inference(resolve(Config().replace({"actors.inference": "central", "transport.name": "local"})))
 
 
@@ -335,10 +338,23 @@ def test_an_unknown_way_is_one_line_with_the_nearest_choice(tmp_path: Path) -> N
     assert not (tmp_path / "run").exists()
 
 
-def test_actors_of_other_machines_choose_their_own_actions(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("inference", "acts_there"), [("local", True), ("central", False)])
+def test_what_actors_of_other_machines_are_told(inference: str, acts_there: bool, tmp_path: Path) -> None:
     setup = actor_setup(
-        tmp_path / "run", "catch", "actors.inference=central", "gateway.address=127.0.0.1:0", say=pytest.fail
+        tmp_path / "run", "catch", f"actors.inference={inference}", "gateway.address=127.0.0.1:0", say=pytest.fail
     )
-    assert setup.config.actors.inference == "central"
-    welcome = GatewayProcess(setup, None, 1, 1)._job({}, 0)["rules"]["welcome"]  # type: ignore[arg-type]
-    assert ResolvedConfig.from_yaml(welcome["config"]).actors.inference == "local"
+    port = SharedMemoryTransport(setup.layout, setup.parameters.block.nbytes, actors=1, slots=1)
+    with inference_for(setup, port) as learners_half, port:
+        acting = learners_half.remote(2)
+        assert (acting is None) == acts_there
+        gateway = GatewayProcess(setup, port, 1, 2, acting)
+        welcome = gateway._job({}, 0)["rules"]["welcome"]
+        assert ResolvedConfig.from_yaml(welcome["config"]).actors.inference == inference
+        assert (welcome["acting"] is None) == acts_there
+    assert ResolvedConfig.from_yaml(own_way(setup)["config"]).actors.inference == "local"
+
+
+def own_way(setup: ActorSetup) -> dict[str, Any]:
+    """The welcome where actors of this machine have a way of their own."""
+    changed = replace(setup, config=setup.config.replace({"actors.inference": "module:attribute"}))
+    return GatewayProcess(changed, None, 1, 1)._job({}, 0)["rules"]["welcome"]  # type: ignore[arg-type]

@@ -5,7 +5,7 @@ import contextlib
 import numpy as np
 import pytest
 import torch
-from served import SERVED, ticket_of
+from served import MOST, WAYS
 
 from pronk.actor import specs_for
 from pronk.config import Config, resolve
@@ -15,7 +15,7 @@ from pronk.parameters import ParameterBlock
 from pronk.policies import InferenceSetup, make_inference, make_policy
 from pronk.policies.base import TABLE
 from pronk.policies.numpy_mlp import small_mlp
-from pronk.transport.shared_memory import SharedMemoryReader, SharedMemoryTransport
+from pronk.transport.shared_memory import SharedMemoryTransport
 from pronk.types import ActionSpec, ArraySpec, EnvSpec, Parameters, leaves, map_tree
 
 N, T = 3, 6
@@ -31,16 +31,22 @@ SPECS = {
 }
 CORES = {"none": {}, "lstm": {"network.core": "lstm", "network.core_size": 5}}
 
-pytestmark = pytest.mark.parametrize("inference", TABLE)
+pytestmark = pytest.mark.parametrize("way", WAYS)
+
+
+def test_every_way_is_tried(way):
+    assert {inference for inference, _, _ in WAYS.values()} == set(TABLE)
 
 
 @pytest.fixture
-def made(inference, tmp_path):
+def made(way, tmp_path):
     """(spec, core, seed) -> policy, a network of the same shape, and a function that publishes its parameters."""
     with contextlib.ExitStack() as stack:
 
         def make(spec="choice", core="none", seed=1):
+            inference, transport, served = WAYS[way]
             changes = {"actors.envs": N, "actors.count": 1, "actors.inference": inference, "network.hidden": [8]}
+            changes["transport.name"] = transport
             config = resolve(Config().replace(changes | CORES[core] | {"learner.batch_size": N}))
             torch.manual_seed(0)
             network, other = (make_network(SPECS[spec], config.network) for _ in range(2))
@@ -50,16 +56,16 @@ def made(inference, tmp_path):
                     buffer.uniform_(0.5, 2.0) if name.endswith((".factor", ".shift")) else None
             block = ParameterBlock(network)
             layout = UnrollLayout(specs_for(config, SPECS[spec], network.state_spec))
-            transport = stack.enter_context(SharedMemoryTransport(layout, block.nbytes, actors=0, slots=1))
-            setup = InferenceSetup(config, layout, small_mlp(network, N), transport.reader(), tmp_path, pytest.fail)
-            way = stack.enter_context(make_inference(setup))
-            stack.enter_context(SERVED[inference](way, config, other))
-            policy = make_policy(config, SPECS[spec], seed, ticket_of(way, 0))
+            port = SharedMemoryTransport(layout, block.nbytes, actors=0, slots=1, gateway_slots=MOST)
+            setup = InferenceSetup(config, layout, small_mlp(network, N), port.reader(), tmp_path, pytest.fail)
+            learners_half = stack.enter_context(make_inference(setup))
+            ticket, refresh = stack.enter_context(served(learners_half, config, other, port))
+            policy = make_policy(config, SPECS[spec], seed, ticket)
             stack.enter_context(contextlib.closing(policy))
 
             def load(version=7):
-                transport.publish(Parameters(version, block.bytes().numpy()))
-                policy.refresh(SharedMemoryReader(transport.reader()))
+                port.publish(Parameters(version, block.bytes().numpy()))
+                refresh(policy)
 
             return policy, network, load
 

@@ -55,12 +55,18 @@ class Actor:
     """`pronk actor`; leaving the block ends it."""
 
     def __init__(
-        self, output: Path, address: str, *arguments: str, within: tuple[str, ...] = (), **environment: str
+        self,
+        output: Path,
+        address: str,
+        *arguments: str,
+        within: tuple[str, ...] = (),
+        fresh: bool = False,
+        **environment: str,
     ) -> None:
         self._output = output
         with open(output, "wb") as out:
             self.process = start_pronk(
-                *("actor", address, *arguments), stdout=out, stderr=out, within=within, **environment
+                *("actor", address, *arguments), stdout=out, stderr=out, within=within, fresh=fresh, **environment
             )
 
     def __enter__(self) -> Actor:

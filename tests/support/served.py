@@ -5,16 +5,21 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import pytest
+from through_grpc import gateway
 
 from pronk.config import ResolvedConfig
 from pronk.networks import Network
-from pronk.policies import Inference
+from pronk.policies import Inference, Policy
 from pronk.policies.central_process import Server
 from pronk.processes.channel import Channel, pair
+from pronk.transport.grpc_actor import GrpcActorPort
+from pronk.transport.grpc_requests import GrpcRequests
 from pronk.transport.mailboxes import Mailboxes, MailboxTicket, RequestLayouts
-from pronk.transport.shared_memory import ReaderTicket, SharedMemoryReader
+from pronk.transport.shared_memory import ReaderTicket, SharedMemoryReader, SharedMemoryTransport
 
 PATIENCE = 20.0  # seconds after which something that waits counts as stuck
 
@@ -55,5 +60,64 @@ def central(inference: Inference, config: ResolvedConfig, network: Network) -> I
     assert not thread.is_alive()
 
 
-# For each way to choose actions: what the learner runs beside its actors.
-SERVED = {"local": lambda *_: contextlib.nullcontext(), "central": central}
+class Way(NamedTuple):
+    """What a test needs of one way to choose actions."""
+
+    ticket: dict[str, Any]
+    """For the policy."""
+    refresh: Callable[[Policy], None]
+    """Has the policy use the newest parameters, as an actor does."""
+
+
+@contextlib.contextmanager
+def in_actor(
+    inference: Inference, config: ResolvedConfig, network: Network, port: SharedMemoryTransport
+) -> Iterator[Way]:
+    with port:
+        yield Way(ticket_of(inference, 0), lambda policy: policy.refresh(SharedMemoryReader(port.reader())))
+
+
+@contextlib.contextmanager
+def by_server(
+    inference: Inference, config: ResolvedConfig, network: Network, port: SharedMemoryTransport
+) -> Iterator[Way]:
+    with central(inference, config, network), in_actor(inference, config, network, port) as way:
+        yield way
+
+
+@contextlib.contextmanager
+def over_grpc(
+    inference: Inference, config: ResolvedConfig, network: Network, port: SharedMemoryTransport
+) -> Iterator[Way]:
+    """Through a gateway, whose learner takes any unroll."""
+    layout, nbytes, acting = inference._setup.layout, inference._setup.parameters.nbytes, inference.remote(MOST)
+    assert acting is not None
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        central(inference, config, network),
+        gateway(layout, 1, nbytes, port, acting, max_actors=MOST) as served,
+    ):
+        patch.setattr("pronk.transport.session.validate_unroll", lambda *_: None)
+        patch.setattr("pronk.transport.validation.Magnitudes.check", lambda *_: None)
+        connection = served.connect()
+        actor = GrpcActorPort(connection, layout, nbytes, ahead=False)
+
+        def refresh(policy: Policy) -> None:
+            with actor.unroll():
+                pass
+            with port.unrolls(1):
+                pass
+            with contextlib.suppress(InterruptedError), actor.unroll():
+                policy.refresh(actor)
+                raise InterruptedError  # sends nothing
+
+        yield Way({**connection.welcome["acting"], "requests": GrpcRequests(connection)}, refresh)
+
+
+MOST = 8  # actors through the gateway
+WAYS = {
+    "local": ("local", "shared_memory", in_actor),
+    "central": ("central", "shared_memory", by_server),
+    "central-grpc": ("central", "grpc", over_grpc),
+}
+"""By name: `actors.inference`, `transport.name`, and what the learner runs beside its actors."""

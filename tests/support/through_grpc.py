@@ -16,12 +16,15 @@ import grpc
 import numpy as np
 
 from pronk.layout import UnrollLayout
+from pronk.policies import RemoteActing
 from pronk.processes.messages import Listening, Message
 from pronk.transport.frames import METHOD, PROTOCOL, TOKEN, Kind, pack, pack_json
 from pronk.transport.gateway import Gateway
 from pronk.transport.gateway_log import GatewayLog
+from pronk.transport.gateway_requests import GatewayRequests
 from pronk.transport.gateway_rules import Rules
 from pronk.transport.grpc_actor import Connection, GrpcActorPort
+from pronk.transport.mailboxes import MailboxTicket, RequestLayouts
 from pronk.transport.security import Credentials
 from pronk.transport.shared_memory import SharedMemoryTransport
 from pronk.types import ActionSpec, ArraySpec, EnvSpec, Parameters, Unroll, unroll_specs
@@ -72,8 +75,15 @@ class Served:
 
 
 @contextlib.contextmanager
-def gateway(layout: UnrollLayout = LAYOUT, slots: int = 2, nbytes: int = NBYTES, **changes: Any) -> Iterator[Served]:
-    """Serve until the block is left."""
+def gateway(
+    layout: UnrollLayout = LAYOUT,
+    slots: int = 2,
+    nbytes: int = NBYTES,
+    port: SharedMemoryTransport | None = None,
+    acting: RemoteActing | None = None,
+    **changes: Any,
+) -> Iterator[Served]:
+    """Serve until the block is left. `port` is the learner's, if there is one already."""
     rules = Rules(
         **{
             "layout": layout,
@@ -82,7 +92,7 @@ def gateway(layout: UnrollLayout = LAYOUT, slots: int = 2, nbytes: int = NBYTES,
             "max_actors": 8,
             "first_index": 0,
             "life": 0,
-            "welcome": {"compression": "none", "learner": "test"},
+            "welcome": {"compression": "none", "learner": "test", "acting": acting.ticket if acting else None},
             "parameters_dtype": "float32",
             "timeout_seconds": 600.0,
             "keepalive_seconds": 8.0,
@@ -101,14 +111,15 @@ def gateway(layout: UnrollLayout = LAYOUT, slots: int = 2, nbytes: int = NBYTES,
         if isinstance(event, Listening):
             listening.set()
 
-    port = SharedMemoryTransport(layout, nbytes, actors=0, slots=slots, gateway_slots=rules.max_actors * slots)
-    port.publish(Parameters(0, np.zeros(nbytes, np.uint8)))
+    if port is None:
+        port = SharedMemoryTransport(layout, nbytes, actors=0, slots=slots, gateway_slots=rules.max_actors * slots)
+        port.publish(Parameters(0, np.zeros(nbytes, np.uint8)))
     ticket, inherited = port.connect(0)
     mine = replace(ticket, socket=os.dup(ticket.socket))
     inherited.__exit__(None, None, None)
 
     async def serve() -> None:
-        made.append(Gateway(rules, mine, GatewayLog(log.append), tell))
+        made.append(Gateway(rules, mine, GatewayLog(log.append), tell, requests_of(acting)))
         await made[0].serve("127.0.0.1:0")
 
     thread = threading.Thread(target=lambda: asyncio.run(serve()), daemon=True)
@@ -123,6 +134,14 @@ def gateway(layout: UnrollLayout = LAYOUT, slots: int = 2, nbytes: int = NBYTES,
     finally:
         thread.join(PATIENCE)
     assert not thread.is_alive()
+
+
+def requests_of(acting: RemoteActing | None) -> GatewayRequests | None:
+    """What a process of the gateway would make: its descriptors are duplicated, as by starting it."""
+    if acting is None:
+        return None
+    ticket, layouts = acting.gateway.job["ticket"], RequestLayouts.from_plain(acting.gateway.job["layouts"])
+    return GatewayRequests(MailboxTicket(**{**ticket, "socket": os.dup(ticket["socket"])}), layouts)
 
 
 class Certificate(NamedTuple):

@@ -79,7 +79,7 @@ WRONG = {
     "nothing": ([b""], codes.INVALID_ARGUMENT, "0 bytes is too short for a frame"),
     "unknown kind": ([pack(Kind.HELLO).replace(b"\x01", b"\x63", 1)], codes.INVALID_ARGUMENT, "kind of frame: 99"),
     "no JSON": ([pack(Kind.HELLO, b"\x80\x04")], codes.INVALID_ARGUMENT, "does not hold JSON"),
-    "protocol": ([hello(protocol=99)], codes.FAILED_PRECONDITION, "speaks protocol 1, the actor 99"),
+    "protocol": ([hello(protocol=99)], codes.FAILED_PRECONDITION, "speaks protocol 2, the actor 99"),
     "layout": (
         [hello(), pack_json(Kind.READY, {"layout": "0" * 16})],
         codes.FAILED_PRECONDITION,
@@ -130,6 +130,11 @@ WRONG = {
         [hello(reads=True), unroll_message()],
         codes.INVALID_ARGUMENT,
         "UNROLL came where LEAVE was expected",
+    ),
+    "observations where actors act": (
+        [hello(), ready(), pack(Kind.ACT, bytes(64))],
+        codes.INVALID_ARGUMENT,
+        "ACT came where LEAVE was expected",
     ),
     "hello twice": ([hello(), ready(), hello()], codes.INVALID_ARGUMENT, "HELLO came where LEAVE was expected"),
 }
