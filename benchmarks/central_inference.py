@@ -10,6 +10,12 @@ What it was made for: many thin actors with a large network, where central infer
 and few actors with a small one, where it should not
 
     python benchmarks/central_inference.py --preset cartpole
+
+With `transport=grpc`, too, all actors play over gRPC on this machine, as those of other machines would:
+
+    python benchmarks/central_inference.py --preset pong actors.count=8 actors.envs=1 network.torso=deep transport=grpc
+
+`benchmarks/grpc_vs_shared_memory.py` with `actors.inference=central` compares its two transports.
 """
 
 from __future__ import annotations

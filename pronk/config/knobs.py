@@ -343,9 +343,10 @@ class ActorsConfig(Section):
     """Fetch new parameters before every so many unrolls. More than 1 saves network traffic and adds lag. Paper: 1."""
     inference: str = "local"
     """Where actions are chosen. `local`: in each actor, with its own copy of the network. `central`: in a process
-    beside the learner, for all of the learner's own actors together, on the learner's GPU if it has one (SEED RL, arXiv
-    1910.06591); needs transport=shared_memory. Actors of other machines always choose their own. Or `module:attribute`
-    of your own."""
+    beside the learner, for all of its actors together, on the learner's GPU if it has one (SEED RL, arXiv 1910.06591).
+    Actors of other machines then send their observations at every step, and need neither parameters nor torch; not with
+    transport=local. Or `module:attribute` of your own, for the learner's own actors; those of other machines then
+    choose by themselves."""
     central: CentralConfig = CentralConfig()
     threads: Threads = 1
     """Threads of torch in each actor process. More than 1 rarely helps: actors are many and their batches small."""

@@ -1,4 +1,4 @@
-"""Fewer bytes on the wire: unrolls may be compressed, parameters may travel with 16 bits per weight."""
+"""Fewer bytes on the wire: unrolls and observations may be compressed, parameters may have 16 bits per weight."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def decompress(encoding: int, body: memoryview, nbytes: int) -> Any:
         elif name == "zstd":
             zstandard = library("zstandard", "zstd")
             if zstandard.frame_content_size(body) != nbytes:
-                raise InvalidBody("a compressed unroll of another size")
+                raise InvalidBody("a compressed block of another size")
             data = zstandard.ZstdDecompressor().decompress(body)
         elif name == "none":
             data = body
@@ -45,9 +45,9 @@ def decompress(encoding: int, body: memoryview, nbytes: int) -> Any:
     except (InvalidBody, UserError):
         raise
     except Exception:  # each library raises its own kinds
-        raise InvalidBody(f"an unroll that {name} cannot decompress") from None
+        raise InvalidBody(f"a block that {name} cannot decompress") from None
     if len(data) != nbytes:
-        raise InvalidBody(f"an unroll of {len(data):,} bytes where {nbytes:,} were expected")
+        raise InvalidBody(f"a block of {len(data):,} bytes where {nbytes:,} were expected")
     return data
 
 
