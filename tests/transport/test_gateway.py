@@ -85,11 +85,11 @@ WRONG = {
         codes.FAILED_PRECONDITION,
         "another layout",
     ),
-    "truncated": ([hello(), ready(), unroll_message()[:-1]], codes.INVALID_ARGUMENT, "bytes where"),
+    "truncated": ([hello(), ready(), unroll_message()[:-1]], codes.INVALID_ARGUMENT, "a block of"),
     "another size": (
         [hello(), ready(), pack(Kind.UNROLL, bytes(LAYOUT.nbytes - 64))],
         codes.INVALID_ARGUMENT,
-        "bytes where",
+        "an unroll of",
     ),
     "oversized": (
         [hello(), ready(), unroll_message() + bytes(MAX_JSON_BYTES)],
