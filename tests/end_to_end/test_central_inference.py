@@ -112,7 +112,7 @@ def test_actors_of_other_machines_are_served_too_whoever_is_killed(tmp_path: Pat
 @pytest.mark.timeout(240)
 def test_a_learner_whose_only_actors_are_thin(tmp_path: Path) -> None:
     """No actor of its own; the one that joins has neither torch nor parameters."""
-    settings = ("catch", *SMALL, *CENTRAL[:1], "actors.count=0", "network.core=lstm", "run.total_steps=40000")
+    settings = ("catch", *SMALL, *CENTRAL[:1], "actors.count=0", "network.core=lstm", "run.total_steps=16000")
     with Learner(tmp_path / "run", *settings) as learner:
         address = learner.wait_until_it_listens()
         with Actor(tmp_path / "actor.out", address, fresh=True) as actor:
