@@ -46,7 +46,7 @@ def parts(options: argparse.Namespace) -> Iterator[Part]:
     from launched import over_ray, over_ssh
     from misbehaving import ENVIRONMENTS
     from network import network
-    from packets import packets
+    from packets import learners, packets
     from trials import interrupts, kills, live, misbehaving, sample
 
     for transport, faults in sample(options.faults, random.Random(options.seed)).items():
@@ -61,6 +61,7 @@ def parts(options: argparse.Namespace) -> Iterator[Part]:
         ("interrupts", interrupts, options.interrupts, INTERRUPTS),
         ("network", network, options.network, NETWORK),
         ("packets", packets, options.packets, PACKETS),
+        ("learners", learners, options.learners, PACKETS),
         ("ssh", over_ssh, options.ssh, LAUNCHED),
         ("ray", over_ray, options.ray, LAUNCHED),
     ):
@@ -136,6 +137,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--interrupts", type=int, default=0, help="Ctrl-C at random instants")
     parser.add_argument("--network", type=int, default=0, help="faults of the network to actors of other machines")
     parser.add_argument("--packets", type=int, default=0, help="lost, reordered, duplicated, corrupted packets (root)")
+    parser.add_argument("--learners", type=int, default=0, help="the same between two learners (root)")
     parser.add_argument("--ssh", type=int, default=0, help="kill -9 of learners and actors that pronk launch started")
     parser.add_argument("--ray", type=int, default=0, help="kill -9 of learners and actors on a Ray cluster")
     parser.add_argument("--environments", action="store_true", help="every environment that misbehaves")
