@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 
@@ -37,8 +38,8 @@ def allowed() -> Iterator[None]:
 
 
 def is_allowed() -> bool:
-    """Return whether this process may be ended."""
-    return _is_allowed
+    """Return whether this process may be ended. A notebook's kernel may not, whatever runs in it."""
+    return _is_allowed and "ipykernel" not in sys.modules
 
 
 def in_time(step: Callable[[], object], seconds: float = STEP_SECONDS) -> bool:
