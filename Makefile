@@ -74,7 +74,7 @@ test-confined: install  ## the tests with 256 descriptors and 4 GiB, as an ordin
 	tests/confined.sh $(CURDIR)/$(BIN)/python -n auto
 
 # How many faults of each kind: make chaos CHAOS='--faults 33 --kills 10'
-CHAOS ?= --faults 200 --kills 100 --interrupts 100 --network 20 --ssh 6 --ray 6 --environments
+CHAOS ?= --faults 200 --kills 100 --interrupts 100 --network 20 --packets 18 --learners 18 --ssh 6 --ray 6 --environments
 
 chaos: install sshd  ## faults against real runs, over an hour of them; given again, it continues (chaos.jsonl)
 	$(BIN)/python tests/chaos/run.py $(CHAOS) --seed 1 --results chaos.jsonl

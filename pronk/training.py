@@ -15,7 +15,7 @@
            evaluator if there is one
 
 There is one thread. While it waits for unrolls it watches its actors, or, with transport=local, plays them itself.
-(A second one does nothing but report it if the first makes no progress: processes/watchdog.py.)
+(A second one does nothing but notice if the first makes no progress: processes/watchdog.py.)
 On request there are more processes: one plays episodes with the checkpoints (evaluation/evaluator.py), one films them
 (evaluation/filmer.py), one chooses the actions of all actors (policies/central.py).
 """
@@ -49,6 +49,7 @@ from pronk.metrics import Metrics
 from pronk.metrics.goal import Goal
 from pronk.parameters import ParameterDelay
 from pronk.policies.numpy_mlp import small_mlp
+from pronk.processes import forced_exit
 from pronk.processes.failures import user_code
 from pronk.processes.interrupts import Interrupted, Interrupts
 from pronk.processes.watchdog import Watchdog
@@ -111,9 +112,17 @@ class Training:
 
         Every end except a broken gradient leaves a checkpoint.
         """
+        self._callbacks = callbacks or Callbacks()
+        with self._watched() as self._watchdog:
+            outcome, failure = yield from self._to_the_end(display)
+            self._summarise(outcome, failure)
+        if failure is not None:
+            raise failure
+
+    def _to_the_end(self, display: Sink | None) -> Generator[None, None, tuple[str, Exception | None]]:
+        """Train and close everything; return the outcome and the failure."""
         failure: Exception | None = None
         updates_before, interrupts = self.metrics.updates, self.interrupts
-        self._callbacks = callbacks or Callbacks()
         with contextlib.ExitStack() as stack:
             interrupts.look = self._look
             self._sinks = [stack.enter_context(sink) for sink in [*self._own_sinks(), self._callbacks]]
@@ -144,9 +153,7 @@ class Training:
             if outcome in ("solved", "finished") and self._saver.last:
                 self._evaluator.finish(self._saver.last, interrupts, aloud=display is not None)
                 self._filmer.finish(interrupts)
-        self._summarise(outcome, failure)
-        if failure is not None:
-            raise failure
+        return outcome, failure
 
     def _look(self) -> None:
         """Raise if the run has to end for a reason other than a signal."""
@@ -179,7 +186,7 @@ class Training:
         state = (learner.parameters(), mlp, self._run.logs, metrics.env_steps)
         setup = ActorSetup(config, UnrollLayout(specs), *state, interrupts, self._say)
         self._replay = self._make_replay(specs)
-        with running_actors(setup) as (port, watch), self._watchdog(interrupts) as watchdog:
+        with running_actors(setup) as (port, watch):
             sizes = (config.learner.batch_size, learner.device, config.learner.passes)
             batcher = Batcher(port, specs, *sizes, self._replay)
             delay = ParameterDelay(config.learner.extra_lag)
@@ -203,17 +210,28 @@ class Training:
                 wanted = (self._evaluator.wants_checkpoint(), self._filmer.wants_checkpoint(metrics.env_steps))
                 if any(wanted) or overdue:
                     self._save()
-                watchdog.is_watching = False  # a `Trainer` may pause here
+                self._watchdog.is_watching = False  # a `Trainer` may pause here
                 yield
-                watchdog.is_watching = True
+                self._watchdog.is_watching = True
             self._report()  # before the actors are ended, which takes a moment and is not training
         return outcome
 
-    def _watchdog(self, interrupts: Interrupts) -> Watchdog:
-        """Return what reports it if this learner makes no progress: signals are checked at every update and wait."""
+    def _watched(self) -> Watchdog:
+        """Return what acts if this learner makes no progress: signals are checked at every update and wait."""
         # The channel of a further learner cannot be used by two threads; its standard error is its log.
         report = self._say if self._leads else functools.partial(print, file=sys.stderr, flush=True)
-        return Watchdog(lambda: interrupts.checks, self.config.actors.timeout_seconds, report)
+        limits = self.config.actors.timeout_seconds, self.config.learner.timeout_seconds
+        end_after = limits[1] if forced_exit.is_allowed() else None
+        return Watchdog(lambda: self.interrupts.checks, limits[0], report, end_after, self._force_exit)
+
+    def _force_exit(self, cause: str) -> None:
+        """End this process, whose learner hangs. Called in another thread, so only plain data is read."""
+        if not self._leads:
+            forced_exit.end_to_be_restarted(cause)
+        saved = self._saver.last
+        resume = f"`--resume` continues from the last one{f', {saved}' if saved else ''}"
+        cause += f"\nno checkpoint can be taken of a learner that hangs, perhaps in half an update; {resume}"
+        forced_exit.end(cause, lambda: self._run.write_failure(cause, saved, self._reported))
 
     def _update(self, batch: Batch, meanwhile: Callable[[], None]) -> None:
         """Learn from a batch."""

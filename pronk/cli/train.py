@@ -113,11 +113,13 @@ def start(
     if listen_on is not None and resume and config.actors.count == "auto":  # `record` writes auto for 0
         config = config.replace({"actors.count": 0})
     display, say = display_for(title, config, quiet)
+    from pronk.processes import forced_exit
     from pronk.starting import TrainingInterrupted
     from pronk.starting import train as run_training
 
     try:
-        summary = run_training(config, run_dir=run_dir, name=title, resume=resume, display=display, say=say)
+        with forced_exit.allowed():
+            summary = run_training(config, run_dir=run_dir, name=title, resume=resume, display=display, say=say)
     except TrainingInterrupted as interrupted:
         summary = interrupted.summary
     end_with(summary, quiet, " ".join(["pronk train {} --resume", *cluster_overrides(config)]))
@@ -196,10 +198,12 @@ def participate_if_further(rendezvous: Rendezvous) -> None:
     """If this is a learner other than 0, run it and exit. Return if it is learner 0, which shows the progress."""
     if rendezvous.rank == 0:
         return
+    from pronk.processes import forced_exit
     from pronk.starting import TrainingInterrupted, train_as_participant
 
     try:
-        train_as_participant(rendezvous, warn)
+        with forced_exit.allowed():
+            train_as_participant(rendezvous, warn)
     except TrainingInterrupted:
         raise typer.Exit(INTERRUPTED) from None
     raise typer.Exit

@@ -387,6 +387,11 @@ class LearnerConfig(Section):
     with the cause. `skip`: drop the batch and continue. Either way the (first) batch is saved for `pronk debug RUN`."""
     max_skipped: Positive = 10
     """With on_nan=skip: batches in a row that may be dropped; one more ends the run."""
+    timeout_seconds: PositiveFloat | None = 3600.0
+    """A learner that makes no progress for this long, because a loss, a sink or a disk hangs, prints its stack and ends
+    the run with exit code 1; the last checkpoint is kept. It must be longer than an update and than writing a
+    checkpoint. Time in a debugger, and while the process is stopped, does not count. A program that calls `pronk.train`
+    is not ended: there, as with null, the stack is only reported (after actors.timeout_seconds). null: never."""
 
 
 class ReplayConfig(Section):

@@ -12,10 +12,12 @@ from pronk.processes.interrupts import INTERRUPTED
 def main(job: dict[str, Any], channel: Channel) -> None:
     """Learn until learner 0 ends the run."""
     from pronk.learners import Rendezvous
+    from pronk.processes import forced_exit
     from pronk.starting import TrainingInterrupted, train_as_participant
 
     try:
-        outcome = train_as_participant(Rendezvous(**job["rendezvous"]), print)["outcome"]
+        with forced_exit.allowed():
+            outcome = train_as_participant(Rendezvous(**job["rendezvous"]), print)["outcome"]
     except (TrainingInterrupted, KeyboardInterrupt):
         print("outcome: interrupted", flush=True)
         sys.exit(INTERRUPTED)

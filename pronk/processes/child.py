@@ -16,6 +16,7 @@ import subprocess
 import sys
 import time
 import traceback
+import weakref
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -34,6 +35,8 @@ SEND_SECONDS = 5.0
 SECRETS = ("PRONK_TOKEN",)  # variables that a child gets only if it needs them: environments run code of many authors
 TAIL_BYTES = 1 << 16
 STACK_SECONDS = 1.0  # for a process to write its stack; a stopped one never does
+
+_started: weakref.WeakSet[subprocess.Popen[bytes]] = weakref.WeakSet()
 
 # Not `-m`: the parent's import path is set before anything of Pronk's or the user's is imported.
 START = """
@@ -74,6 +77,7 @@ def start(
     except OSError:
         channel.close()
         raise
+    _started.add(process)
     with contextlib.suppress(ChannelClosed):  # it is dead already, which its supervisor will notice
         channel.send(run, SEND_SECONDS)
     return process, channel
@@ -154,6 +158,14 @@ def kill(process: subprocess.Popen[bytes]) -> int:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)  # its session is its own: see `start`
     return process.wait()
+
+
+def kill_all() -> None:
+    """End every child of this process, without waiting for it: the thread that usually does that hangs."""
+    for process in list(_started):
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
 
 
 def stack_of(process: subprocess.Popen[bytes], log: Path) -> str:

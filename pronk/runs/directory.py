@@ -86,11 +86,16 @@ class RunDirectory:
         numbers = {name: plain(value) for name, value in summary.items()}
         write_atomically(self.summary, (json.dumps(numbers, indent=2) + "\n").encode())
 
-    def write_failure(self, message: str) -> None:
-        """Write a summary of a run that failed before it began, unless it has one."""
+    def write_failure(self, message: str, checkpoint: Path | None = None, line: dict[str, Any] | None = None) -> None:
+        """Write a summary of a run that could not write its own, unless it has one.
+
+        `line` is its last line of metrics.
+        """
         if not self.summary.exists():
+            saved = str(checkpoint) if checkpoint else None
+            end = {"outcome": "failed", "run": str(self.path), "checkpoint": saved, **(line or {}), "failure": message}
             with contextlib.suppress(OSError):
-                self.write_summary({"outcome": "failed", "run": str(self.path), "checkpoint": None, "failure": message})
+                self.write_summary(end)
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:

@@ -31,6 +31,7 @@ RUN = (
     f"learner.batch_size={COLUMNS}",
     "learner.passes=1",
     "learner.threads=1",
+    "network.normalise=false",  # else the small numbers that name an environment and its steps become large ones
     "optimiser.learning_rate=3e-3",
     "loss.entropy_cost=0.01",
     "checkpoint.every_seconds=1",

@@ -16,6 +16,8 @@ from cluster import Actor, Learner
 from once_each import REPORT
 from trials import IN_FLIGHT, LEARNT, Result, guarded
 
+TRANSPORT = "gRPC, other machines"
+
 
 class Proxy:
     """Forwards connections. A `with` block; `delay`, `stalled` and `refuses` may be changed at any time."""
@@ -100,32 +102,71 @@ KINDS: dict[str, Callable[[Proxy, random.Random], None]] = {
 }
 
 
+@contextlib.contextmanager
+def joined(
+    folder: Path,
+    faults: int,
+    join: Callable[[str], str],
+    settings: tuple[str, ...] = (),
+    options: tuple[str, ...] = (),
+    within: tuple[tuple[str, ...], tuple[str, ...]] = ((), ()),
+    **learner: str,
+) -> Iterator[Learner]:
+    """A learner that two actors have joined. When the block is left, it must have learnt, and lost no more than it may.
+
+    Args:
+        folder: for its files.
+        faults: that will be injected.
+        join: returns the address that the actors are given, from the learner's.
+        settings: of the learner.
+        options: of the actors.
+        within: what the commands of learner and actors begin with.
+        learner: more arguments of `Learner`.
+    """
+    report = folder / "lost"
+    with contextlib.ExitStack() as stack:
+        more = {"within": within[0], REPORT: str(report), **learner}
+        run = stack.enter_context(Learner(folder / "run", *RUN, "actors.count=0", *settings, **more))
+        address = join(run.wait_until_it_listens())
+        for number in range(2):
+            stack.enter_context(Actor(folder / f"actor-{number}", address, *options, within=within[1]))
+        run.wait_for_steps(20 * COLUMNS, LIMIT)
+        yield run
+        run.wait_until(lambda: run.metrics()[-1]["episode_return"] >= LEARNT, "that it learns", LIMIT)
+        run.send(signal.SIGINT)
+        assert run.wait(LIMIT) == 130
+        run.assert_nothing_left()
+        check_end(run.path)
+    lost = lost_in(report)
+    assert lost <= faults * IN_FLIGHT, f"{lost} columns were lost"
+
+
+def recovered(kind: str, learner: Learner) -> Result:
+    """Wait until it trains as before a fault that has just been undone."""
+    began = time.monotonic()
+    learner.wait_for_steps(100 * COLUMNS, LIMIT)
+    check_counters(learner.metrics())
+    return Result(kind, TRANSPORT, "survived", time.monotonic() - began)
+
+
 def network(count: int, folder: Path, chance: random.Random) -> Iterator[Result]:
     """Faults of the network between a learner and two actors that joined it."""
     kinds = [list(KINDS)[number % len(KINDS)] for number in range(count)]
-    report = {REPORT: str(folder / "lost")}
     results = []
     with contextlib.ExitStack() as stack:
-        learner = stack.enter_context(Learner(folder / "run", *RUN, "actors.count=0", **report))
-        proxy = stack.enter_context(Proxy(learner.wait_until_it_listens()))
-        for number in range(2):
-            stack.enter_context(Actor(folder / f"actor-{number}", proxy.address))
-        learner.wait_for_steps(20 * COLUMNS, LIMIT)
+
+        def through(address: str) -> str:
+            nonlocal proxy
+            proxy = stack.enter_context(Proxy(address))
+            return proxy.address
+
+        proxy: Proxy
+        learner = stack.enter_context(joined(folder, count, through))
         for kind in kinds:
 
             def trial(kind: str = kind) -> Result:
                 KINDS[kind](proxy, chance)
-                began = time.monotonic()
-                learner.wait_for_steps(100 * COLUMNS, LIMIT)
-                check_counters(learner.metrics())
-                return Result(kind, "gRPC, other machines", "survived", time.monotonic() - began)
+                return recovered(kind, learner)
 
-            results.append(guarded(kind, "gRPC, other machines", trial))
-        learner.wait_until(lambda: learner.metrics()[-1]["episode_return"] >= LEARNT, "that it learns", LIMIT)
-        learner.send(signal.SIGINT)
-        assert learner.wait(LIMIT) == 130
-        learner.assert_nothing_left()
-        check_end(learner.path)
-    lost = lost_in(folder / "lost")
-    assert lost <= count * IN_FLIGHT, f"{lost} columns were lost"
+            results.append(guarded(kind, TRANSPORT, trial))
     yield from results

@@ -29,7 +29,7 @@ os.environ["PYTHONPATH"] = os.pathsep.join([*sys.path[:3], os.environ.get("PYTHO
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 NOT_ALL = 3  # exit code
-KILLS, INTERRUPTS, NETWORK, LAUNCHED = 10, 10, 4, 3  # faults of a part
+KILLS, INTERRUPTS, NETWORK, PACKETS, LAUNCHED = 10, 10, 4, 9, 3  # faults of a part
 
 
 class Part(NamedTuple):
@@ -46,6 +46,7 @@ def parts(options: argparse.Namespace) -> Iterator[Part]:
     from launched import over_ray, over_ssh
     from misbehaving import ENVIRONMENTS
     from network import network
+    from packets import learners, packets
     from trials import interrupts, kills, live, misbehaving, sample
 
     for transport, faults in sample(options.faults, random.Random(options.seed)).items():
@@ -59,6 +60,8 @@ def parts(options: argparse.Namespace) -> Iterator[Part]:
         ("kills", kills, options.kills, KILLS),
         ("interrupts", interrupts, options.interrupts, INTERRUPTS),
         ("network", network, options.network, NETWORK),
+        ("packets", packets, options.packets, PACKETS),
+        ("learners", learners, options.learners, PACKETS),
         ("ssh", over_ssh, options.ssh, LAUNCHED),
         ("ray", over_ray, options.ray, LAUNCHED),
     ):
@@ -133,6 +136,8 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--kills", type=int, default=0, help="kill -9 of the learner, with --resume after each")
     parser.add_argument("--interrupts", type=int, default=0, help="Ctrl-C at random instants")
     parser.add_argument("--network", type=int, default=0, help="faults of the network to actors of other machines")
+    parser.add_argument("--packets", type=int, default=0, help="lost, reordered, duplicated, corrupted packets (root)")
+    parser.add_argument("--learners", type=int, default=0, help="the same between two learners (root)")
     parser.add_argument("--ssh", type=int, default=0, help="kill -9 of learners and actors that pronk launch started")
     parser.add_argument("--ray", type=int, default=0, help="kill -9 of learners and actors on a Ray cluster")
     parser.add_argument("--environments", action="store_true", help="every environment that misbehaves")
