@@ -23,6 +23,7 @@ from pronk.processes.messages import ActorJoined, ActorLeft, Listening, Message
 from pronk.transport.codecs import DTYPES, shrink
 from pronk.transport.door import Door
 from pronk.transport.frames import METHOD, TOKEN, Kind, pack
+from pronk.transport.free_numbers import FreeNumbers
 from pronk.transport.gateway_log import GatewayLog
 from pronk.transport.gateway_requests import GatewayRequests
 from pronk.transport.gateway_rules import Rules, bind, most_idle, server_options
@@ -56,10 +57,10 @@ class Gateway:
         self.slots = Slots(map_memory(ticket.unrolls), rules.layout)
         self._exchange = ParameterExchange(map_memory(ticket.parameters), rules.parameters_nbytes)
         self._learner = socket.socket(fileno=ticket.socket)
-        self._free = ticket.free  # last in, first out, so that as little memory as possible is touched
+        # None is free only while the learner holds unrolls of actors that left and rejoined.
+        self.free_slots = FreeNumbers(ticket.free)
         self.magnitudes = Magnitudes()
         self._owners: dict[int, Session] = {}
-        self._queue: list[asyncio.Future[int]] = []  # sessions that wait for a slot
         self._sessions: set[Session] = set()
         self._admitted = 0  # actors so far
         self._indexes = list(range(rules.first_index, rules.first_index + rules.max_actors))
@@ -216,19 +217,6 @@ class Gateway:
             self._frame = parameters, pack(Kind.PARAMETERS, body, parameters.version, encoding=encoding)
         return self._frame[1]
 
-    async def free_slot(self) -> int:
-        """Wait for a free slot. There is none only while the learner holds unrolls of actors that left and rejoined."""
-        if self._free:
-            return self._free.pop()
-        waiter: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._queue.append(waiter)
-        try:
-            return await waiter
-        except asyncio.CancelledError:
-            if waiter.done() and not waiter.cancelled():  # a slot was assigned just before: it must not be lost
-                self.give_back(waiter.result())
-            raise
-
     async def turn(self) -> None:
         """Wait for a turn to read the next frame.
 
@@ -249,15 +237,6 @@ class Gateway:
         if self._paced:
             asyncio.get_running_loop().call_soon(self._let_some_read)
 
-    def give_back(self, slot: int) -> None:
-        """Free a slot that was not sent, or that the learner has freed."""
-        while self._queue:
-            waiter = self._queue.pop(0)
-            if not waiter.done():
-                waiter.set_result(slot)
-                return
-        self._free.append(slot)
-
     def deliver(self, slot: int, session: Session) -> None:
         """Send a filled slot to the learner."""
         self._owners[slot] = session
@@ -275,7 +254,7 @@ class Gateway:
             if slot == FINISHED:
                 self.finished = True
                 continue
-            self.give_back(slot)
+            self.free_slots.give_back(slot)
             owner = self._owners.pop(slot, None)
             if owner in self._sessions:  # it may have left since
                 owner.grant()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 
 import numpy as np
 
 from pronk.transport.codecs import decompress
 from pronk.transport.frames import Frame, InvalidFrame
+from pronk.transport.free_numbers import FreeNumbers
 from pronk.transport.mailboxes import Mailboxes, MailboxTicket, RequestLayouts
 from pronk.transport.memory import fence
 from pronk.transport.validation import validate_arrays
@@ -29,8 +29,8 @@ class GatewayRequests:
         self._reply_arrays = layouts.answer.view(self._reply)
         # Requests of an earlier gateway may be unanswered still: nobody waits for them.
         self._open: dict[int, asyncio.Future[bytes] | None] = dict.fromkeys(self._mailboxes.unanswered())
-        self._free = [index for index in reversed(range(ticket.mailboxes)) if index not in self._open]
-        self._queue: deque[asyncio.Future[int]] = deque()  # requests that wait for a mailbox
+        # There are as many as actors, so none is free only while those that left have open requests.
+        self._free = FreeNumbers(index for index in reversed(range(ticket.mailboxes)) if index not in self._open)
 
     def start(self) -> None:
         """Collect answers from now on, in the running loop."""
@@ -56,7 +56,7 @@ class GatewayRequests:
             raise InvalidFrame(f"observations of {frame.nbytes:,} bytes where {self._request.nbytes:,} were expected")
         request = self._request.view(decompress(frame.encoding, frame.body, self._request.nbytes))
         validate_arrays(request, self._request.specs)
-        index = await self._free_mailbox()
+        index = await self._free.take()
         mailbox = self._mailboxes[index]
         number = mailbox.requested + 1
         map_tree(np.copyto, mailbox.observation, request["observation"])
@@ -78,31 +78,10 @@ class GatewayRequests:
             waiting = self._open.pop(index)
             if waiting is not None and not waiting.done():
                 waiting.set_result(self._read(index))
-            self._give_back(index)
+            self._free.give_back(index)
 
     def _read(self, index: int) -> bytes:
         mailbox = self._mailboxes[index]
         np.copyto(self._reply_arrays["policy"], mailbox.policy)
         map_tree(np.copyto, self._reply_arrays["state"], mailbox.state_before(mailbox.answered + 1))
         return bytes(self._reply)
-
-    async def _free_mailbox(self) -> int:
-        """Wait for a free mailbox. There are as many as actors, so this waits only for what actors that left asked."""
-        if self._free:
-            return self._free.pop()
-        waiter: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._queue.append(waiter)
-        try:
-            return await waiter
-        except asyncio.CancelledError:
-            if waiter.done() and not waiter.cancelled():  # a mailbox was assigned just before: it must not be lost
-                self._give_back(waiter.result())
-            raise
-
-    def _give_back(self, index: int) -> None:
-        while self._queue:
-            waiter = self._queue.popleft()
-            if not waiter.done():
-                waiter.set_result(index)
-                return
-        self._free.append(index)

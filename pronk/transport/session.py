@@ -175,13 +175,13 @@ class Session:
         if frame.nbytes != layout.nbytes:
             raise InvalidFrame(f"an unroll of {frame.nbytes:,} bytes where {layout.nbytes:,} were expected")
         data = decompress(frame.encoding, frame.body, layout.nbytes)
-        slot = await gateway.free_slot()
+        slot = await gateway.free_slots.take()
         try:
             gateway.slots.block(slot)[:] = data
             validate_unroll(gateway.slots[slot], layout.specs, gateway.version)
             gateway.magnitudes.check(gateway.slots[slot], self.index)
         except BaseException:
-            gateway.give_back(slot)
+            gateway.free_slots.give_back(slot)
             raise
         self._due += 1
         gateway.deliver(slot, self)
