@@ -20,6 +20,7 @@ from typing import Any
 import grpc
 
 from pronk.processes.messages import ActorJoined, ActorLeft, Listening, Message
+from pronk.transport.base import Closed
 from pronk.transport.codecs import DTYPES, shrink
 from pronk.transport.door import Door
 from pronk.transport.frames import METHOD, TOKEN, Kind, pack
@@ -30,7 +31,8 @@ from pronk.transport.gateway_rules import Rules, bind, most_idle, server_options
 from pronk.transport.memory import ParameterExchange, Slots, map_memory
 from pronk.transport.security import same_token
 from pronk.transport.session import Refused, Session
-from pronk.transport.shared_memory import FINISHED, RECORD, Ticket, receive
+from pronk.transport.shared_memory import Ticket
+from pronk.transport.slot_socket import FINISHED, SlotSocket
 from pronk.transport.validation import Magnitudes
 from pronk.types import Parameters
 
@@ -56,7 +58,7 @@ class Gateway:
         self.rules, self.log, self._send, self.requests = rules, log, send, requests
         self.slots = Slots(map_memory(ticket.unrolls), rules.layout)
         self._exchange = ParameterExchange(map_memory(ticket.parameters), rules.parameters_nbytes)
-        self._learner = socket.socket(fileno=ticket.socket)
+        self._learner = SlotSocket(socket.socket(fileno=ticket.socket))
         # None is free only while the learner holds unrolls of actors that left and rejoined.
         self.free_slots = FreeNumbers(ticket.free)
         self.magnitudes = Magnitudes()
@@ -94,6 +96,7 @@ class Gateway:
         finally:
             watching.cancel()
             asyncio.get_running_loop().remove_reader(self._learner)
+            asyncio.get_running_loop().remove_writer(self._learner)
             await server.stop(STOP_SECONDS if self.finished else 0.0)
             self._learner.close()
             if self.requests is not None:
@@ -240,16 +243,27 @@ class Gateway:
     def deliver(self, slot: int, session: Session) -> None:
         """Send a filled slot to the learner."""
         self._owners[slot] = session
+        self._learner.put(slot, session.index)
+        self._write_learner()
+
+    def _write_learner(self) -> None:
+        """Send which slots are filled, now or when there is room. It may take minutes until a busy learner reads."""
+        loop = asyncio.get_running_loop()
         try:
-            self._learner.sendall(RECORD.pack(slot, session.index))
-        except OSError:
+            if self._learner.flush():
+                loop.remove_writer(self._learner)
+            else:
+                loop.add_writer(self._learner, self._write_learner)
+        except Closed:
             self._over.set()
 
     def _read_learner(self) -> None:
         """Read which slots the learner has freed, or that it has ended."""
-        records = receive(self._learner)
-        if not records:
+        try:
+            records = self._learner.receive()
+        except Closed:
             self._over.set()
+            return
         for slot, _ in records:
             if slot == FINISHED:
                 self.finished = True

@@ -16,22 +16,20 @@ import contextlib
 import os
 import selectors
 import socket
-import struct
 import time
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 from pronk.layout import UnrollLayout
 from pronk.transport.base import Closed, WhileWaiting
 from pronk.transport.memory import HEADER, ParameterExchange, Slots, anonymous_memory, map_memory
+from pronk.transport.slot_socket import FINISHED, SlotSocket
 from pronk.types import Parameters, Unroll
 
 POLL_SECONDS = 0.05  # how often a waiting learner calls `while_waiting`
 STARVING_SECONDS = 1.0
-RECORD = struct.Struct("<II")  # slot number, number of the actor that filled it
-FINISHED = 0xFFFFFFFF  # instead of a slot number: the run has ended, so actors need not wait for a restart
+FINISH_SECONDS = 1.0  # for all processes together to take what they were sent, when the run has ended
 
 
 @dataclass
@@ -72,7 +70,7 @@ class SlotLink:
     memory: int
     slots: int
     views: Slots
-    socket: socket.socket | None = None
+    socket: SlotSocket | None = None
     busy: set[int] = field(default_factory=set)  # slots the learner holds or has yet to take
 
 
@@ -110,10 +108,10 @@ class SharedMemoryTransport:
 
     def __exit__(self, error: object, *_: object) -> None:
         """Close all sockets: every actor gets `Closed`. After a failure, remote actors wait for a restart."""
+        deadline = time.monotonic() + FINISH_SECONDS
         for link in self._links:
             if link.socket is not None and error is None:
-                with contextlib.suppress(OSError):
-                    link.socket.sendall(RECORD.pack(FINISHED, 0))
+                link.socket.finish(max(0.0, deadline - time.monotonic()))
             self._disconnect(link)
             os.close(link.memory)
         os.close(self._parameters_memory)
@@ -131,9 +129,9 @@ class SharedMemoryTransport:
         self._receive(0.0)  # take what the last process of this actor sent before it died: these slots are complete
         self._disconnect(link)
         ours, theirs = socket.socketpair()
-        link.socket = ours
+        link.socket = SlotSocket(ours)
         self.restarted(actor)
-        self._selector.register(ours, selectors.EVENT_READ, link)
+        self._selector.register(link.socket, selectors.EVENT_READ, link)
         ticket = Ticket(actor, link.slots, link.memory, self._parameters_memory, theirs.fileno(), sorted(link.busy))
         return ticket, contextlib.closing(theirs)
 
@@ -190,11 +188,16 @@ class SharedMemoryTransport:
         return self._tallies.setdefault(actor, ActorTally())
 
     def _receive(self, timeout: float) -> None:
-        for key, _ in self._selector.select(timeout):
+        for key, events in self._selector.select(timeout):
             link: SlotLink = key.data
-            records = receive(link.socket)
-            if not records:
+            assert link.socket is not None
+            if events & selectors.EVENT_WRITE:
+                self._flush(link)
+            try:
+                records = link.socket.receive()
+            except Closed:
                 self._disconnect(link)  # the actor is gone; what it had sent is complete and stays
+                continue
             for slot, actor in records:
                 tally = self._tally(actor)
                 link.busy.add(slot)
@@ -209,8 +212,15 @@ class SharedMemoryTransport:
             tally.delivered_at = time.monotonic()  # all its slots were filled, so it could not send until now
         tally.busy -= 1
         if link.socket is not None:
-            with contextlib.suppress(OSError):  # it has just died; the next `_receive` notices
-                link.socket.sendall(RECORD.pack(slot, 0))
+            link.socket.put(slot)
+            self._flush(link)
+
+    def _flush(self, link: SlotLink) -> None:
+        """Send which slots are free. What there is no room for is sent by `_receive`, as soon as there is."""
+        assert link.socket is not None
+        with contextlib.suppress(Closed):  # it has just died; the next `_receive` notices
+            more = 0 if link.socket.flush() else selectors.EVENT_WRITE
+            self._selector.modify(link.socket, selectors.EVENT_READ | more, link)
 
     def _disconnect(self, link: SlotLink) -> None:
         if link.socket is not None:
@@ -242,7 +252,7 @@ class SharedMemoryActorPort:
         self._actor = ticket.actor
         self._views = Slots(map_memory(ticket.unrolls), layout)
         self._parameters = ParameterExchange(map_memory(ticket.parameters), parameters_nbytes)
-        self._socket = socket.socket(fileno=ticket.socket)
+        self._socket = SlotSocket(socket.socket(fileno=ticket.socket), blocking=True)
         self._free = deque(ticket.free)
 
     def parameters(self) -> Parameters:
@@ -252,28 +262,13 @@ class SharedMemoryActorPort:
     @contextlib.contextmanager
     def unroll(self) -> Iterator[Unroll]:
         """See `ActorPort`."""
-        if not self._free:
-            self._free.extend(slot for slot, _ in receive(self._socket) if slot != FINISHED)
-        if not self._free:
-            raise Closed
+        while not self._free:
+            self._free.extend(slot for slot, _ in self._socket.receive() if slot != FINISHED)
         slot = self._free.popleft()
         try:
             yield self._views[slot]
         except BaseException:
             self._free.appendleft(slot)
             raise
-        try:
-            self._socket.sendall(RECORD.pack(slot, self._actor))
-        except OSError as error:
-            raise Closed from error
-
-
-def receive(connection: Any) -> list[tuple[int, int]]:
-    """Return some records, or none when the other side is gone.
-
-    A record is never split: fewer bytes are ever in flight than a socket's buffer holds.
-    """
-    try:
-        return list(RECORD.iter_unpack(connection.recv(512 * RECORD.size)))
-    except ConnectionError:
-        return []
+        self._socket.put(slot, self._actor)
+        self._socket.flush()

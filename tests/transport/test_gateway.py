@@ -373,6 +373,17 @@ def test_credit_comes_back_when_the_learner_is_done_and_not_before():
         thread.join(PATIENCE)
 
 
+def test_a_learner_that_reads_nothing_for_long_holds_up_no_stream():
+    many = 400  # slot numbers for which its socket has no room on Linux
+    with gateway(LAYOUT, slots=many, max_actors=2) as served:
+        port = served.join()
+        for number in range(many):
+            send(port, value=number)
+        until(lambda: len(served.gateway._owners) == many, "all unrolls")
+        assert served.connect().welcome["learner"] == "test"
+        assert take(served, many) == list(range(many))
+
+
 def test_actors_that_come_and_go_faster_than_the_learner_takes_wait_for_a_slot():
     with gateway(slots=1, max_actors=1) as served:
         first = served.join()

@@ -288,6 +288,52 @@ def test_a_gateway_may_have_more_slots_than_a_socket_can_announce():
         assert not connecting.is_alive()
 
 
+def test_a_learner_frees_more_slots_than_a_socket_has_room_for_while_the_gateway_is_stopped():
+    slots = 3000
+    with SharedMemoryTransport(LAYOUT, NBYTES, actors=0, slots=SLOTS, gateway_slots=slots) as transport:
+        port = join(transport, 0)
+
+        def places() -> list[int]:
+            """Fill every slot; where each is in memory."""
+            used = []
+            for count in range(1, slots + 1):
+                assert transport.waiting == count - 1  # looks, and sends what there is room for by now
+                with port.unroll() as unroll:
+                    used.append(unroll.reward.ctypes.data)
+            return used
+
+        def take_all() -> None:
+            with transport.unrolls(slots):
+                pass
+
+        before = places()
+        taking = threading.Thread(target=take_all, daemon=True)
+        taking.start()
+        taking.join(PATIENCE)
+        is_stuck = taking.is_alive()
+        assert places() == before, "all are freed, in their order"
+        assert not is_stuck
+
+
+def test_the_end_of_a_run_does_not_wait_for_a_gateway_that_is_stopped():
+    slots = 3000
+    transport = SharedMemoryTransport(LAYOUT, NBYTES, actors=0, slots=SLOTS, gateway_slots=slots)
+    port = join(transport, 0)
+    for count in range(slots):
+        assert transport.waiting == count
+        with port.unroll():
+            pass
+
+    def end() -> None:
+        with transport, transport.unrolls(slots):
+            pass
+
+    ending = threading.Thread(target=end, daemon=True)
+    ending.start()
+    ending.join(PATIENCE)
+    assert not ending.is_alive()
+
+
 READER = """
 import sys, time
 sys.path[:] = {path!r}
