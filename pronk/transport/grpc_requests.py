@@ -10,6 +10,7 @@ from pronk.transport.block_frame import BlockFrame
 from pronk.transport.frames import InvalidFrame, Kind
 from pronk.transport.grpc_actor import Connection
 from pronk.transport.mailboxes import RequestLayouts
+from pronk.transport.validation import InvalidUnroll, validate_arrays
 from pronk.types import Array, Tree, map_tree
 
 
@@ -30,7 +31,7 @@ class GrpcRequests:
     def open(self, layouts: RequestLayouts) -> Self:
         """Set the layouts; call it first."""
         self._frame = BlockFrame(Kind.ACT, layouts.request, self._connection.welcome["compression"])
-        self._answer = layouts.answer
+        self._request, self._answer = layouts.request, layouts.answer
         self.state: Tree = map_tree(lambda spec: np.zeros(spec.shape, spec.dtype), layouts.answer.specs["state"])
         """[N, ...] the core's state after the last answer."""
         return self
@@ -41,11 +42,19 @@ class GrpcRequests:
         return self._connection.version
 
     def ask(self, observation: Tree, first: Array) -> np.ndarray:
-        """Return `Output.policy` [N, P] for N observations. Raises `Closed`."""
+        """Return `Output.policy` [N, P] for N observations. Raises `Closed`.
+
+        Raises ValueError for values that the gateway would refuse, such as a NaN. They would be the same over the next
+        connection, so the actor would join and be refused for ever.
+        """
         request = self._frame.values
         map_tree(np.copyto, request["observation"], observation)
         np.copyto(request["first"], first)
         map_tree(np.copyto, request["state"], self.state)
+        try:
+            validate_arrays(request, self._request.specs)
+        except InvalidUnroll as error:
+            raise ValueError(f"cannot request actions: {error}") from None
         self._connection.send(self._frame.packed())
         frame = self._connection.answer()
         if frame.kind is not Kind.ANSWER or frame.body.nbytes != self._answer.nbytes:

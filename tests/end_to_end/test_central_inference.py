@@ -140,6 +140,16 @@ def test_the_learners_own_actors_may_use_grpc_too(tmp_path: Path) -> None:
         assert "Traceback" not in training.err
 
 
+@pytest.mark.timeout(240)
+def test_an_observation_that_is_not_finite_ends_a_run_over_grpc(tmp_path: Path) -> None:
+    """The gateway refuses to have it acted on, each time that the actor joins again."""
+    settings = (*ALONE, *ENDLESS, "actors.envs=2", "learner.batch_size=2", "transport=grpc")
+    with Training(tmp_path / "run", "faulty:NanObservation", *settings) as training:
+        assert training.wait(120) == 1
+        training.assert_nothing_left()
+        assert "cannot request actions: observation holds a value that is not finite" in training.err
+
+
 def test_a_network_that_fails_in_the_server_ends_the_run_with_its_cause(tmp_path: Path) -> None:
     began = time.monotonic()
     ended = command_line(

@@ -181,6 +181,19 @@ def test_a_bad_request_is_refused_and_the_others_go_on(case: str, server: FakeSe
         np.testing.assert_array_equal(good.ask(1.0), np.full((N, P), 2.0))
 
 
+@pytest.mark.parametrize(
+    ("view", "label", "reason"),
+    [(np.nan, 4, "observation/view holds a value that is not finite"), (0.0, 5, "observation/label holds a label")],
+)
+def test_an_actor_does_not_ask_what_would_be_refused(view: float, label: int, reason: str, server: FakeServer) -> None:
+    """It would join and be refused for ever, because it asks the same again."""
+    with gateway(acting=server.acting) as served:
+        player = Player(served)
+        with pytest.raises(ValueError, match=f"cannot request actions: {reason}"):
+            player.requests.ask({"view": np.full((N, P), view), "label": np.full(N, label)}, FIRST)
+        np.testing.assert_array_equal(player.ask(1.0), np.full((N, P), 1.0))
+
+
 def test_while_there_is_no_server_one_actor_waits_and_others_are_served(server: FakeServer) -> None:
     with gateway(acting=server.acting, timeout_seconds=2.0) as served:
         waits, plays = Player(served), Player(served)
