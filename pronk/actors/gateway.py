@@ -228,7 +228,10 @@ class GatewayProcess:
                     self._write_address()
                 case ActorJoined():
                     self._names[message.actor] = message.name
-                    self._transport.restarted(message.actor)
+                    # The clock of an own actor starts with its process (`connect`), not whenever it joins: one whose
+                    # unrolls are refused joins again and again, and must still be found silent.
+                    if message.actor >= self._setup.config.actors.count:
+                        self._transport.restarted(message.actor)
                     self._set_playing(message.playing)
                 case ActorLeft():
                     name = self._names.pop(message.actor, "")

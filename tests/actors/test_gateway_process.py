@@ -19,9 +19,11 @@ from pronk.actors import gateway, remote_count
 from pronk.actors.remote_count import RemoteCount
 from pronk.config.resolved import Rank
 from pronk.layout import UnrollLayout
+from pronk.processes.messages import ActorJoined
 from pronk.transport import LearnerPort
 from pronk.transport.grpc_actor import Connection, GrpcActorPort
 from pronk.transport.security import Credentials
+from pronk.transport.shared_memory import SharedMemoryTransport
 
 NOBODY = ("actors.count=0", "gateway.address=127.0.0.1:0", "actors.envs=16")
 
@@ -138,6 +140,21 @@ def test_an_actor_that_sends_absurd_values_is_removed_and_named(tmp_path: Path) 
         assert port.waiting == 0
     (line,) = (line for line in said if "was removed" in line)
     assert re.match(r"actor 0 \('.+' at .+\) was removed: it sent impossible values \(reward holds 1e\+18", line), line
+
+
+@pytest.mark.parametrize(("actor", "is_silent"), [(0, True), (1, False)])
+def test_the_clock_of_an_own_actor_does_not_start_again_when_it_joins(
+    actor: int, is_silent: bool, tmp_path: Path
+) -> None:
+    """One whose unrolls are refused joins again and again. Actor 1 is of another machine."""
+    setup = actor_setup(tmp_path / "run", "catch", "transport=grpc", "actors.count=1", say=pytest.fail)
+    transport = SharedMemoryTransport(setup.layout, setup.parameters.block.nbytes, 0, 1, gateway_slots=2)
+    with transport as port:
+        process = gateway.GatewayProcess(setup, port, 0, 2)
+        process.connect(actor)
+        time.sleep(0.2)
+        process._handle([ActorJoined(actor, "it", 1)])
+        assert (port.silent_seconds(actor) >= 0.2) == is_silent
 
 
 def test_a_learner_of_several_waits_for_its_own_share_of_the_batch(
