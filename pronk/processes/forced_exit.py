@@ -70,11 +70,13 @@ def end(message: str, record: Callable[[], None]) -> None:
 def end_to_be_restarted(message: str) -> None:
     """End this process by SIGKILL. Does not return.
 
-    Whatever supervises it takes that for a kill from outside, and restarts it.
+    Whatever supervises it takes that for a kill from outside, and restarts it. The first process of a container cannot
+    kill itself: Linux ignores the signal. It exits with the code that shells use for a killed process.
     """
     for step in (lambda: show(message), child.kill_all):
         in_time(step)
     os.kill(os.getpid(), signal.SIGKILL)
+    os._exit(128 + signal.SIGKILL)
 
 
 def show(text: str) -> None:

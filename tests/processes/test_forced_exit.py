@@ -33,6 +33,16 @@ threading.Thread(target=lambda: end("the wheel is stuck", *more)).start()
 time.sleep(1e6)
 """
 
+# As the first process of a container, for which Linux ignores SIGKILL from itself.
+FIRST = """
+import os
+from pronk.processes import forced_exit
+
+kill = os.kill
+os.kill = lambda pid, number: None if pid == os.getpid() else kill(pid, number)
+forced_exit.end_to_be_restarted("the wheel is stuck")
+"""
+
 
 @pytest.mark.parametrize(
     ("how", "code", "says"), [("end", 1, "failed: "), ("end_to_be_restarted", -signal.SIGKILL, "")]
@@ -51,6 +61,12 @@ def test_the_cause_is_printed_and_children_end_although_everything_hangs(how: st
         return False
 
     wait_until(is_gone, 30, "the end of its child")
+
+
+def test_the_first_process_of_a_container_ends_too() -> None:
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    ended = subprocess.run([sys.executable, "-c", FIRST], capture_output=True, text=True, timeout=60, env=env)
+    assert (ended.returncode, ended.stderr) == (128 + signal.SIGKILL, "the wheel is stuck\n")
 
 
 def test_a_step_has_limited_time_and_its_errors_are_ignored() -> None:
