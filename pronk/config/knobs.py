@@ -346,7 +346,7 @@ class ActorsConfig(Section):
     beside the learner, for all of its actors together, on the learner's GPU if it has one (SEED RL, arXiv 1910.06591).
     Actors of other machines then send their observations at every step, and need neither parameters nor torch; not with
     transport=local. Or `module:attribute` of your own, for the learner's own actors; those of other machines then
-    choose by themselves."""
+    choose by themselves, unless it has a `remote`, which it needs with transport=grpc."""
     central: CentralConfig = CentralConfig()
     threads: Threads = 1
     """Threads of torch in each actor process. More than 1 rarely helps: actors are many and their batches small."""

@@ -20,7 +20,7 @@ from pronk.layout import UnrollLayout
 from pronk.processes.supervisor import Start
 from pronk.transport.base import ParameterReader
 from pronk.transport.shared_memory import ReaderTicket
-from pronk.types import Array, EnvSpec, PlainMlp, Tree
+from pronk.types import Array, EnvSpec, PlainMlp, Tree, UserError
 
 
 class Policy(Protocol):
@@ -158,7 +158,14 @@ def find_inference(config: ResolvedConfig) -> type[Inference]:
 
 def check_inference(config: ResolvedConfig) -> None:
     """Raise UserError for an unknown way to choose actions, or one that does not suit the configuration."""
-    find_inference(config).check(config)
+    inference = find_inference(config)
+    inference.check(config)
+    name, is_behind_gateway = config.actors.inference, config.transport.name == "grpc"
+    if is_behind_gateway and name != "local" and inference.remote is Inference.remote:
+        raise UserError(
+            f"actors.inference={name} has no `remote`, which transport=grpc needs: without it, actors would choose as "
+            "with actors.inference=local; write one, or use transport=shared_memory"
+        )
 
 
 def make_inference(setup: InferenceSetup) -> Inference:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -25,7 +26,7 @@ from pronk.config import Config, ResolvedConfig, resolve
 from pronk.layout import UnrollLayout
 from pronk.networks import Network, make_network
 from pronk.parameters import ParameterBlock
-from pronk.policies import InferenceSetup, check_inference
+from pronk.policies import Inference, InferenceSetup, check_inference
 from pronk.policies.central import CentralInference
 from pronk.policies.central_policy import CentralPolicy, make_central_policy
 from pronk.policies.central_process import Server
@@ -327,6 +328,33 @@ def test_a_distribution_that_needs_weights_is_an_error_in_the_actor() -> None:
 def test_one_process_alone_will_not_do() -> None:
     with pytest.raises(UserError, match="central needs transport=shared_memory or grpc, got transport=local"):
         check_inference(resolve(Config().replace({"actors.inference": "central", "transport.name": "local"})))
+
+class AtTheActors(Inference):
+    """Has no `remote`."""
+
+
+class Anywhere(Inference):
+    def remote(self, actors: int) -> None:
+        return None
+
+
+@pytest.mark.parametrize(
+    ("inference", "transport", "is_refused"),
+    [
+        ("AtTheActors", "grpc", True),
+        ("AtTheActors", "shared_memory", False),
+        ("Anywhere", "grpc", False),
+    ],
+)
+def test_a_way_of_your_own_that_grpc_would_ignore_is_refused(
+    inference: str, transport: str, is_refused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "my_ways", sys.modules[__name__])
+    config = resolve(Config().replace({"actors.inference": f"my_ways:{inference}", "transport.name": transport}))
+    message = "actors.inference=my_ways:AtTheActors has no `remote`, which transport=grpc needs"
+    with pytest.raises(UserError, match=message) if is_refused else contextlib.nullcontext():
+        check_inference(config)
+
 
 
 def test_an_unknown_way_is_one_line_with_the_nearest_choice(tmp_path: Path) -> None:
