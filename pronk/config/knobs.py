@@ -340,7 +340,8 @@ class ActorsConfig(Section):
     learner has taken its unroll. `auto`: 2, or 1 where learner.passes and learner.batch_size are `auto`, too, and no
     network is in between: the learner then has something to do meanwhile."""
     sync_every: Positive = 1
-    """Fetch new parameters before every so many unrolls. More than 1 saves network traffic and adds lag. Paper: 1."""
+    """Fetch new parameters before every so many unrolls. More than 1 saves network traffic and adds lag. Paper: 1. Has
+    no effect with actors.inference=central, where actors fetch none."""
     inference: str = "local"
     """Where actions are chosen. `local`: in each actor, with its own copy of the network. `central`: in a process
     beside the learner, for all of its actors together, on the learner's GPU if it has one (SEED RL, arXiv 1910.06591).

@@ -26,16 +26,21 @@ from pronk.types import Array, EnvSpec, PlainMlp, Tree, UserError
 class Policy(Protocol):
     """Acts for N environments and keeps the state of the network's core for each of them."""
 
-    version: int
-    """Number of updates that made the parameters in use; -1 before the first `refresh`.
-
-    The actor reads it once per unroll, before the first `act`. If the parameters can change within an unroll, as where
-    a server acts for many actors, this must be the oldest version that the unroll may see: the reported lag is then
-    never too small. The importance weights are exact in any case, because `act` returns the log probability."""
     state_spec: Tree
     """Of the core's state, without the leading axis."""
     nbytes: int
     """Size of the parameters that the learner publishes."""
+
+    @property
+    def version(self) -> int:
+        """Number of updates that made the parameters in use, once `refresh` was called.
+
+        The actor reads it once per unroll, before the first `act`. If the parameters can change within an unroll, as
+        where a server acts for many actors, this must be the oldest version that the unroll may see: the reported lag
+        is then never too small. The importance weights are exact in any case, because `act` returns the log
+        probability.
+        """
+        ...
 
     @property
     def state(self) -> Tree:

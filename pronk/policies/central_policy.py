@@ -52,7 +52,11 @@ class CentralPolicy:
     def __init__(self, exchange: Exchange, sampler: Sampler, state_spec: Tree, nbytes: int) -> None:
         self._exchange, self._sampler = exchange, sampler
         self.state_spec, self.nbytes = state_spec, nbytes
-        self.version = -1
+
+    @property
+    def version(self) -> int:
+        """See `Policy`. The server reads the parameters after each request, so it never uses older ones."""
+        return self._exchange.version
 
     @property
     def state(self) -> Tree:
@@ -60,8 +64,7 @@ class CentralPolicy:
         return self._exchange.state
 
     def refresh(self, reader: ParameterReader) -> None:
-        """See `Policy.refresh`. The server reads the parameters after each request, so it never uses older ones."""
-        self.version = self._exchange.version
+        """Do nothing: the server uses the newest parameters, whatever actors.sync_every says."""
 
     def act(self, observation: Tree, first: Array) -> tuple[np.ndarray, np.ndarray]:
         """See `Policy.act`."""

@@ -140,9 +140,9 @@ def test_the_state_starts_at_zero_and_stays_as_it_was_read(made):
 
 def test_version_is_that_of_the_parameters_in_use(made):
     policy, _, load = made()
-    assert policy.version == -1
-    load(version=3)
-    assert policy.version == 3
+    for version in (3, 8):
+        load(version)
+        assert policy.version == version
 
 
 def test_new_parameters_act_and_the_block_may_be_overwritten(made):
