@@ -97,7 +97,7 @@ class CentralInference(Inference):
         if self._setup.config.transport.name == "grpc":
             return Start({})  # the gateway has a ticket for it
         ticket, reader = self._clients[actor].ticket, self._setup.parameters
-        job = {"mailbox": asdict(ticket), "reader": asdict(reader), "thin": self._thin()}
+        job = {"mailbox": asdict(ticket), "reader": asdict(reader), "sizes": self._sizes()}
         return Start(job, [*ticket.descriptors, reader.parameters])
 
     def remote(self, actors: int) -> RemoteActing:
@@ -105,7 +105,7 @@ class CentralInference(Inference):
         mailboxes = SharedMailboxes(self._layouts, actors)
         self._clients.append(mailboxes)
         job = {"ticket": asdict(mailboxes.ticket), "layouts": self._layouts.plain()}
-        return RemoteActing(Start(job, mailboxes.ticket.descriptors), {"thin": self._thin()})
+        return RemoteActing(Start(job, mailboxes.ticket.descriptors), {"sizes": self._sizes()})
 
     def watch(self) -> None:
         """See `Inference.watch`."""
@@ -123,8 +123,11 @@ class CentralInference(Inference):
         is_serving = self._process.process is not None and self._life == self._process.lives
         return time.monotonic() - self._serving_since if is_serving else 0.0
 
-    def _thin(self) -> dict[str, Any] | None:
-        """Return what an actor needs instead of the network; None if it must sample by the network's own code."""
+    def _sizes(self) -> dict[str, Any] | None:
+        """Return the sizes of state and parameters, all that an actor needs of the network.
+
+        None if it makes the network itself, to sample by the network's own code.
+        """
         from pronk.networks import has_plain_distribution  # torch: the actors need not import it
 
         if not has_plain_distribution(self._setup.config.network):

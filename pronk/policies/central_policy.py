@@ -123,8 +123,8 @@ def make_central_policy(config: ResolvedConfig, spec: EnvSpec, seed: int, ticket
     """Make the policy from what the learner sent; without torch, unless the network has a distribution of its own."""
     state_spec: Tree
     sampler: Sampler
-    if thin := ticket["thin"]:
-        state_spec, nbytes = specs_from_plain(thin["state"]), thin["nbytes"]
+    if sizes := ticket["sizes"]:
+        state_spec, nbytes = specs_from_plain(sizes["state"]), sizes["nbytes"]
         sampler = NumpySampler(spec, seed)
     else:
         from pronk.networks import make_network

@@ -41,7 +41,7 @@ class FakeServer:
         self.memory = anonymous_memory(Mailboxes.nbytes(LAYOUTS, mailboxes))
         self._ends = socket.socketpair()  # the gateway's, the server's
         self.ticket, theirs = (MailboxTicket(self.memory, mailboxes, end.fileno()) for end in self._ends)
-        self.acting = RemoteActing(Start({"ticket": asdict(self.ticket), "layouts": LAYOUTS.plain()}), {"thin": None})
+        self.acting = RemoteActing(Start({"ticket": asdict(self.ticket), "layouts": LAYOUTS.plain()}), {"sizes": None})
         self.mailboxes = Mailboxes(replace(theirs, socket=os.dup(theirs.socket)), LAYOUTS)
         self.mailboxes.socket.setblocking(False)
         self.works = threading.Event()
