@@ -29,7 +29,7 @@ class FreeNumbers:
             raise
 
     def give_back(self, number: int) -> None:
-        """Free a number, or pass it on to whoever has waited longest."""
+        """Free a number, or give it to the coroutine that has waited longest."""
         while self._waiting:
             waiter = self._waiting.popleft()
             if not waiter.done():

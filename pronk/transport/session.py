@@ -187,7 +187,7 @@ class Session:
         gateway.deliver(slot, self)
 
     async def _act(self, requests: GatewayRequests, frame: Frame) -> None:
-        """Have observations acted on. Time in which the server does so, or is restarted, is not the actor's."""
+        """Have observations acted on. The deadline for the next unroll stands still until the server has answered."""
         assert self._clock is not None
         if self._answer is not None:
             raise InvalidFrame("ACT came before the last one's answer was taken")
