@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 import pytest
+from forking import fresh_programs
 from processes import descendants_of, is_running
 
 from pronk.bench.workers import started
@@ -16,7 +17,7 @@ pytestmark = pytest.mark.timeout(120)
 
 def test_the_rate_is_the_mean_of_those_that_were_asked(tmp_path):
     jobs, others = [{"rate": 10.0}, {"rate": 20.0}], descendants_of(os.getpid())
-    with started("child", PROGRAM, jobs, tmp_path, print) as workers:
+    with fresh_programs(), started("child", PROGRAM, jobs, tmp_path, print) as workers:  # no template among the children
         assert workers.rate("part", 0.01) == 15.0
         assert workers.rate("part", 0.01, count=1) == 10.0
         children = descendants_of(os.getpid()) - others
