@@ -15,7 +15,8 @@ from pronk.config import ResolvedConfig
 from pronk.device import check_precision
 from pronk.losses import Loss, make_loss
 from pronk.losses.replayed import ReplayLoss
-from pronk.networks import make_network
+from pronk.networks import Network, Output, make_network
+from pronk.networks.on_threads import NetworkOnThreads
 from pronk.networks.target import TargetNetwork
 from pronk.optimisers import KlBrake, make_optimiser
 from pronk.parameters import ParameterBlock, is_measured
@@ -49,11 +50,11 @@ class Learner:
         self._target: TargetNetwork | None = None
         if config.loss.target_updates:
             self._target = TargetNetwork(self.network, config.loss.target_updates)
-        self._forward = torch.compile(self.network) if config.learner.compile else self.network
         self._autocast: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext
         if config.learner.precision != "float32":
             precision = getattr(torch, config.learner.precision)
             self._autocast = functools.partial(torch.autocast, device.type, precision)
+        self._forward = forward_of(self.network, config, device, self._autocast)
         self._block = ParameterBlock(self.network)
         self.loss: Loss = make_loss(config.loss)
         self.replay_loss: ReplayLoss | None = None
@@ -192,3 +193,25 @@ class Learner:
         if broken:
             values = ", ".join(f"{name} is {report[name]}" for name in broken)
             raise NonFinite(values, self.version, batch)
+
+
+def forward_of(
+    network: Network, config: ResolvedConfig, device: torch.device, context: Callable[[], Any]
+) -> Callable[..., Output]:
+    """Return what computes the network's outputs in the learner: itself, compiled, or on several threads."""
+    if config.learner.compile:
+        return torch.compile(network)
+    if computes_on_threads(config, device):
+        return NetworkOnThreads(network, config.learner.threads, context)
+    return network
+
+
+def computes_on_threads(config: ResolvedConfig, device: torch.device) -> bool:
+    """Return whether the learner's threads share out the columns of a batch. Otherwise they share each operation."""
+    several = config.learner.threads > 1 and device.type == "cpu"
+    return several and config.transport.name != "local" and not config.learner.compile
+
+
+def threads_of_torch(config: ResolvedConfig, device: torch.device) -> int:
+    """Return how many threads one operation of torch may use in the learner's process."""
+    return 1 if computes_on_threads(config, device) else config.learner.threads

@@ -23,6 +23,8 @@ def main(job: dict[str, Any], channel: Channel) -> None:
     torch.set_num_threads(1)  # all cores are measured at once, each with its own process
     keep_freed_memory()
     config = ResolvedConfig.from_yaml(job["config"])
+    if not job["whole"]:
+        config = config.replace({"learner.threads": 1})
     parts: Parts | WholeParts
     with user_code("the environment"), contextlib.ExitStack() as stack:
         parts = stack.enter_context(contextlib.closing(WholeParts(config) if job["whole"] else Parts(config)))

@@ -40,6 +40,9 @@ from pronk.types import UserError
 
 USUAL_ENVS = 16  # per actor, where it fits the batch
 MOST_EVALUATION_ENVS = 64
+# Learning from their pictures takes most of a step. Smaller networks gain nothing from more threads while actors play:
+# dividing an update of 12 ms in two costs about as much as it gives (docs/results/atari.md).
+HEAVY_TORSOS = ("deep",)
 
 
 @dataclass(frozen=True)
@@ -250,9 +253,10 @@ def check_tasks_fit(config: ResolvedConfig) -> None:
 
 
 def share_of_machine(config: Config, rank: Rank) -> tuple[int, int]:
-    """Return this learner's number of actors and of torch threads.
+    """Return this learner's number of actors and of its own threads.
 
     `auto` gives the cores of this machine to the actors of its learners, and what these leave to the learners' threads.
+    With a heavy network the threads get all cores: most of the work is learning, and one thread would make actors wait.
     """
     in_one_thread, cores = config.transport.name == "local", available_cores()
     if config.actors.count != "auto":
@@ -263,7 +267,8 @@ def share_of_machine(config: Config, rank: Rank) -> tuple[int, int]:
         all_here = cores
     if config.learner.threads != "auto":
         return actors, config.learner.threads
-    return actors, 1 if in_one_thread else max(1, (cores - all_here) // rank.count_here)
+    free = cores if config.network.torso in HEAVY_TORSOS else cores - all_here
+    return actors, 1 if in_one_thread else max(1, free // rank.count_here)
 
 
 def deal(things: int, among: int, index: int) -> int:

@@ -31,6 +31,13 @@ def test_auto_actors_take_the_cores():
     assert resolved("catch", "actors.count=1").learner.threads == max(1, available_cores() - 1)
 
 
+def test_a_deep_network_is_learnt_on_all_cores():
+    deep = ["network.torso=deep", "env.id=atari", "env.game=pong"]
+    assert resolved("catch", *deep).learner.threads == available_cores()
+    assert resolved("catch", *deep, "transport=local").learner.threads == 1
+    assert resolved("catch", *deep, "learner.threads=1").learner.threads == 1
+
+
 def test_one_process_has_one_actor_and_one_thread():
     config = resolved("catch", "transport=local")
     assert (config.actors.count, config.learner.threads) == (1, 1)
