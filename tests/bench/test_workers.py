@@ -17,7 +17,8 @@ pytestmark = pytest.mark.timeout(120)
 
 def test_the_rate_is_the_mean_of_those_that_were_asked(tmp_path):
     jobs, others = [{"rate": 10.0}, {"rate": 20.0}], descendants_of(os.getpid())
-    with fresh_programs(), started("child", PROGRAM, jobs, tmp_path, print) as workers:  # no template among the children
+    # Fresh ones: the template that clones are made from would be among the children.
+    with fresh_programs(), started("child", PROGRAM, jobs, tmp_path, print) as workers:
         assert workers.rate("part", 0.01) == 15.0
         assert workers.rate("part", 0.01, count=1) == 10.0
         children = descendants_of(os.getpid()) - others
