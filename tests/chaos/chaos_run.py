@@ -88,8 +88,24 @@ class ChaosRun(Training):
         return found
 
     def actors(self) -> list[int]:
-        """Process ids of all actors, of every learner."""
-        return self.pids("actor-*.log")
+        """Process ids of all actors, of every learner. One that started on a full disk is not in its log."""
+        alive = {process.pid for process in self.descendants()}
+        return sorted({*self.pids("actor-*.log"), *({one["pid"] for one in self.actor_states().values()} & alive)})
+
+    def actor_states(self) -> dict[tuple[Path, int], dict[str, Any]]:
+        """What each learner writes about each of its actors, once a second."""
+        files = (self.path / "logs").rglob("actors.json")
+        return {(file, one["actor"]): one for file in sorted(files) for one in json.loads(file.read_text())["actors"]}
+
+    def wait_until_all_play(self) -> None:
+        """Until every actor has delivered another unroll: failures before one are failures in a row."""
+        before = {name: one["unrolls"] for name, one in self.actor_states().items()}
+        self.wait_until(
+            # Not `>`: a learner that was restarted counts from zero.
+            lambda: all(one["unrolls"] != before.get(name) for name, one in self.actor_states().items()),
+            "an unroll of every actor",
+            LIMIT,
+        )
 
     def resources(self) -> Resources:
         """Of the run as it is now."""
@@ -106,6 +122,7 @@ class ChaosRun(Training):
         self.wait_until(lambda: self.resources().processes == before.processes, "as many processes as before", LIMIT)
         self.wait_until(lambda: self.resources().descriptors <= before.descriptors + 2, "its descriptors", LIMIT)
         seconds = time.monotonic() - began
+        self.wait_until_all_play()
         assert self.resources().resident < 1.3 * before.resident + (64 << 20), "memory as before"
         check_counters(self.metrics(), self.learners)
         return seconds
