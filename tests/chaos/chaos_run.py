@@ -19,6 +19,7 @@ LIMIT = 240.0  # seconds to recover: generous, because the machine may be busy; 
 UPDATES = 5  # that a run must make after a fault
 STEPS, ACTORS, ENVS = 10, 2, 4  # of an unroll; of a run; of an actor
 COLUMNS = ACTORS * ENVS  # of a batch
+ACTOR_LOGS = "actor-*.log"
 TIMEOUT = float(os.environ.get("PRONK_CHAOS_TIMEOUT", "15"))  # actors.timeout_seconds: of standing still; see run.py
 RUN = (
     "stamped:Stamped",
@@ -80,17 +81,16 @@ class ChaosRun(Training):
 
     def pids(self, pattern: str) -> list[int]:
         """Of the living processes whose logs match, by the last start that each log has."""
-        alive = {process.pid for process in self.descendants()}
         found = []
         for log in sorted((self.path / "logs").rglob(pattern)):
-            started = re.findall(r"starts \(life \d+, pid (\d+)\)", log.read_text(errors="replace"))
-            found += [int(pid) for pid in started[-1:] if int(pid) in alive]
-        return found
+            found += re.findall(r"starts \(life \d+, pid (\d+)\)", log.read_text(errors="replace"))[-1:]
+        if pattern == ACTOR_LOGS:  # an actor that started on a full disk is not in its log
+            found += [one["pid"] for one in self.actor_states().values() if one["pid"]]
+        return sorted({int(pid) for pid in found} & {process.pid for process in self.descendants()})
 
     def actors(self) -> list[int]:
-        """Process ids of all actors, of every learner. One that started on a full disk is not in its log."""
-        alive = {process.pid for process in self.descendants()}
-        return sorted({*self.pids("actor-*.log"), *({one["pid"] for one in self.actor_states().values()} & alive)})
+        """Process ids of all actors, of every learner."""
+        return self.pids(ACTOR_LOGS)
 
     def actor_states(self) -> dict[tuple[Path, int], dict[str, Any]]:
         """What each learner writes about each of its actors, once a second."""

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from chaos_run import ChaosRun
+from chaos_run import ACTOR_LOGS, ChaosRun
 
 SHORT_PAUSE = 3.0  # seconds; less than any timeout
 EVERYWHERE = ("shared memory", "gRPC", "two learners")
@@ -46,7 +46,7 @@ def kill_twice(run: ChaosRun, chance: random.Random) -> None:
     """An actor, and its next life while it starts."""
     victim = hit(run, run.actors(), signal.SIGKILL, chance)
     run.wait_until(lambda: victim not in run.actors() and len(run.actors()) > 1, "its next life", 120)
-    kill("actor-*.log")(run, chance)
+    kill(ACTOR_LOGS)(run, chance)
 
 
 def kill_all_actors(run: ChaosRun, chance: random.Random) -> None:
@@ -98,7 +98,7 @@ def limited(pid: int, which: int, most: int):
 def no_descriptors(run: ChaosRun, chance: random.Random) -> None:
     """The learner can open nothing more while an actor has to be restarted."""
     with limited(run.pid, resource.RLIMIT_NOFILE, len(os.listdir(f"/proc/{run.pid}/fd"))):
-        kill("actor-*.log")(run, chance)
+        kill(ACTOR_LOGS)(run, chance)
         time.sleep(2.0)
 
 
@@ -112,21 +112,21 @@ def no_memory(run: ChaosRun, chance: random.Random) -> None:
 def no_disk(run: ChaosRun, chance: random.Random) -> None:
     """No file of the learner's may grow: metrics, checkpoints, logs, and what it prints into a file."""
     with limited(run.pid, resource.RLIMIT_FSIZE, 1):
-        kill("actor-*.log")(run, chance)
+        kill(ACTOR_LOGS)(run, chance)
         time.sleep(3.0)
 
 
 LIVE = [
-    Fault("kill -9 of an actor", EVERYWHERE, kill("actor-*.log")),
+    Fault("kill -9 of an actor", EVERYWHERE, kill(ACTOR_LOGS)),
     Fault("kill -9 of an actor that is starting", EVERYWHERE, kill_twice),
     Fault("kill -9 of all actors at once", EVERYWHERE, kill_all_actors),
     Fault("kill -9 of the gateway", ("gRPC",), kill("gateway.log")),
     Fault("kill -9 of a learner other than 0", ("two learners",), kill("learner-001.log")),
-    Fault("SIGSTOP and SIGCONT of an actor", EVERYWHERE, pause("actor-*.log")),
+    Fault("SIGSTOP and SIGCONT of an actor", EVERYWHERE, pause(ACTOR_LOGS)),
     Fault("SIGSTOP and SIGCONT of the gateway", ("gRPC",), pause("gateway.log")),
     Fault("SIGSTOP and SIGCONT of a learner other than 0", ("two learners",), pause("learner-001.log")),
     Fault("SIGSTOP and SIGCONT of the learner", EVERYWHERE, pause_the_learner),
-    Fault("SIGSTOP of an actor for good", EVERYWHERE, stop("actor-*.log")),
+    Fault("SIGSTOP of an actor for good", EVERYWHERE, stop(ACTOR_LOGS)),
     Fault("SIGSTOP of the gateway for good", ("gRPC",), stop("gateway.log")),
     Fault("SIGSTOP of a learner other than 0 for good", ("two learners",), stop("learner-001.log")),
     Fault("no descriptors left, and an actor dies", EVERYWHERE, no_descriptors),
