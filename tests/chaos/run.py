@@ -16,6 +16,7 @@ import json
 import os
 import random
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -107,6 +108,8 @@ def main() -> None:
     """Run the parts that are missing, print and store the results, and write the table."""
     options = parsed()
     os.environ["PRONK_CHAOS_TIMEOUT"] = str(options.timeout)  # before chaos_run.py is imported
+    # A shell ignores Ctrl-C for its background jobs, and so would every run that is started here.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     began, good, complete = time.monotonic(), True, True
     done = parts_in(options.results, options.seed)
     for part in parts(options):
