@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from pronk.config import ResolvedConfig
 from pronk.device import check_precision
@@ -55,6 +55,8 @@ class Learner:
             precision = getattr(torch, config.learner.precision)
             self._autocast = functools.partial(torch.autocast, device.type, precision)
         self._forward = forward_of(self.network, config, device, self._autocast)
+        self.threads = 1 if isinstance(self._forward, NetworkOnThreads) else config.learner.threads
+        """That one operation of torch may use, in the learner's process."""
         self._block = ParameterBlock(self.network)
         self.loss: Loss = make_loss(config.loss)
         self.replay_loss: ReplayLoss | None = None
@@ -201,17 +203,8 @@ def forward_of(
     """Return what computes the network's outputs in the learner: itself, compiled, or on several threads."""
     if config.learner.compile:
         return torch.compile(network)
-    if computes_on_threads(config, device):
+    # Without convolutions an update is too short: it would take longer to divide it. transport=local is one thread.
+    is_long = any(isinstance(module, nn.Conv2d) for module in network.modules())
+    if is_long and config.learner.threads > 1 and device.type == "cpu" and config.transport.name != "local":
         return NetworkOnThreads(network, config.learner.threads, context)
     return network
-
-
-def computes_on_threads(config: ResolvedConfig, device: torch.device) -> bool:
-    """Return whether the learner's threads share out the columns of a batch. Otherwise they share each operation."""
-    several = config.learner.threads > 1 and device.type == "cpu"
-    return several and config.transport.name != "local" and not config.learner.compile
-
-
-def threads_of_torch(config: ResolvedConfig, device: torch.device) -> int:
-    """Return how many threads one operation of torch may use in the learner's process."""
-    return 1 if computes_on_threads(config, device) else config.learner.threads

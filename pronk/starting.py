@@ -28,7 +28,7 @@ from pronk.config.resolved import ONLY, Rank, check_resolved, refuse_session_nam
 from pronk.device import choose_device
 from pronk.envs.probing import spec_of
 from pronk.layout import UnrollLayout
-from pronk.learner import Learner, threads_of_torch
+from pronk.learner import Learner
 from pronk.learners import GroupEnded, Rendezvous, coordinate, find_rendezvous, participate
 from pronk.policies import check_inference
 from pronk.processes import session
@@ -291,9 +291,11 @@ def learner_for(config: ResolvedConfig, spec: EnvSpec, rank: Rank = ONLY) -> Lea
     """Return a learner for the environment, with the configured share of the machine."""
     keep_freed_memory()
     device = choose_device(config.learner.device, rank.rank_here)
-    torch.set_num_threads(threads_of_torch(config, device))
+    torch.set_num_threads(1)  # for the first weights
     with user_code("the network or the loss"):
-        return Learner(config, spec, device)
+        learner = Learner(config, spec, device)
+    torch.set_num_threads(learner.threads)
+    return learner
 
 
 def refuse_more_than_memory(config: ResolvedConfig, learner: Learner, learners: int = 1) -> None:

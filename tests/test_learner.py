@@ -9,7 +9,7 @@ from pronk import device
 from pronk.config import Config
 from pronk.device import BFLOAT16_PROBE, probe
 from pronk.layout import UnrollLayout
-from pronk.learner import Learner, NonFinite, threads_of_torch
+from pronk.learner import Learner, NonFinite
 from pronk.losses import make_loss
 from pronk.losses.corrections import CORRECTIONS
 from pronk.networks import make_network
@@ -301,33 +301,34 @@ def bfloat16():
         pytest.skip(f"bfloat16 does not work on this CPU: the test program {problem}")
 
 
-@pytest.mark.parametrize("also", [LSTM, {"network.separate_value": True}])
+@pytest.mark.parametrize("also", [LSTM, {"network.value": "hl_gauss"}])
 def test_several_threads_learn_the_same(also):
-    """From statistics that change with every batch, too."""
-    also = {"network.normalise": True, "network.popart": True, **also}
-    one, two = (learner_of(configured(learner__threads=threads, **also)) for threads in (1, 2))
+    """With statistics that follow the data, too."""
+    also = {"network.normalise": True, "network.popart": "hl_gauss" not in also.values(), **IMAGES, **also}
+    one, two = (learner_of(configured(learner__threads=threads, **also), PICTURES) for threads in (1, 2))
     for seed in range(5):
         batch = batch_for(one, seed)
+        batch.observation.copy_(torch.randint(256, batch.observation.shape, generator=torch.manual_seed(seed)))
         assert step(two, batch) == pytest.approx(step(one, batch), rel=1e-4, abs=1e-5)
     torch.testing.assert_close(weights_of(two), weights_of(one), atol=1e-4, rtol=1e-4)
 
 
 def test_several_threads_notice_a_broken_batch_before_the_weights_change():
-    learner = learner_of(configured(learner__threads=2))
+    learner = learner_of(configured(learner__threads=2, **IMAGES), PICTURES)
     batch = batch_for(learner)
-    batch.observation[0, -1] = math.nan
+    batch.reward[0, 0] = math.nan
     before = weights_of(learner)
     with pytest.raises(NonFinite):
         step(learner, batch)
     torch.testing.assert_close(weights_of(learner), before, atol=0, rtol=0)
 
 
-def test_with_one_process_or_a_compiled_network_threads_share_torchs_operations():
-    config = configured(learner__threads=2)
-    assert threads_of_torch(config, CPU) == 1
+def test_threads_share_columns_where_that_pays_and_otherwise_torchs_operations():
+    config = configured(learner__threads=2, **IMAGES)
+    assert learner_of(config, PICTURES).threads == 1
+    assert learner_of(configured(learner__threads=2)).threads == 2, "no convolutions"
     for change in ({"transport.name": "local", "actors.count": 1}, {"learner.compile": True}):
-        assert threads_of_torch(config.replace(change), CPU) == 2
-    assert threads_of_torch(config, torch.device("cuda")) == 2
+        assert learner_of(config.replace(change), PICTURES).threads == 2
 
 
 @pytest.mark.usefixtures("bfloat16")

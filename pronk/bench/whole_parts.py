@@ -18,7 +18,7 @@ from pronk.config import ResolvedConfig
 from pronk.device import choose_device
 from pronk.envs import make_env
 from pronk.layout import UnrollLayout
-from pronk.learner import Learner, threads_of_torch
+from pronk.learner import Learner
 from pronk.learners import LearnerGroup, SingleLearner
 from pronk.metrics import Metrics
 from pronk.policies.local import LocalInference
@@ -55,9 +55,7 @@ class WholeParts:
         """Return the steps per second of a whole part, `actor` or `update`, measured for about `seconds`."""
         config = self._config
         steps = config.actors.unroll_length * (config.actors.envs if name == "actor" else config.learner.batch_size)
-        torch.set_num_threads(
-            config.actors.threads if name == "actor" else threads_of_torch(config, self.learner.device)
-        )
+        torch.set_num_threads(config.actors.threads if name == "actor" else self.learner.threads)
         call = self.play if name == "actor" else self.update
         call()  # warm-up: what is only done once must not be measured
         return steps * calls_per_second(call, seconds)

@@ -382,8 +382,9 @@ class LearnerConfig(Section):
     compile: bool = False
     """Compile the learner's network with torch.compile. For GPUs: it takes a minute, and gains nothing on a CPU."""
     threads: Threads | Auto = "auto"
-    """Threads on the CPU; each computes a share of the batch's columns (with transport=local, of each of torch's
-    operations). `auto`: the cores that the actors leave free, at least 1; all cores with network.torso=deep."""
+    """Threads on the CPU. Each computes a share of the batch's columns; without convolutions, or with transport=local,
+    they share each of torch's operations. `auto`: the cores that the actors leave free, at least 1; all cores with
+    network.torso=deep."""
     on_nan: Literal["stop", "skip"] = "stop"
     """What to do with a batch whose loss or gradient is NaN or infinite. Its update is never made. `stop`: end the run,
     with the cause. `skip`: drop the batch and continue. Either way the (first) batch is saved for `pronk debug RUN`."""

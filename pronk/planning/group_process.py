@@ -19,14 +19,11 @@ def main(job: dict[str, Any], channel: Channel) -> None:
     from pronk.bench.timing import calls_per_second
     from pronk.bench.whole_parts import WholeParts
     from pronk.config import ResolvedConfig
-    from pronk.device import choose_device
-    from pronk.learner import threads_of_torch
     from pronk.learners import GroupEnded, LearnerGroup, Rendezvous, Shared, coordinate, participate
     from pronk.processes.freed_memory import keep_freed_memory
     from pronk.processes.interrupts import Interrupts
 
     config, rank = ResolvedConfig.from_yaml(job["config"]), job["rank"]
-    torch.set_num_threads(threads_of_torch(config, choose_device(config.learner.device)))
     keep_freed_memory()
     rendezvous = Rendezvous(rank, 2, rank, 2, LOOPBACK, job["port"])
 
@@ -40,6 +37,7 @@ def main(job: dict[str, Any], channel: Channel) -> None:
         group.begin(shared, Interrupts(), contextlib.nullcontext)
 
     with contextlib.closing(WholeParts(config)) as parts:
+        torch.set_num_threads(parts.learner.threads)
         channel.send(Alive())
         if rank:
             with contextlib.suppress(GroupEnded), participate(rendezvous, print) as (participant, _):
