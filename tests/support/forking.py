@@ -38,7 +38,6 @@ AVAILABLE = sys.platform == "linux" and CLONE is not None
 ANSWER_SECONDS = 120.0  # for a busy machine to import torch
 LONGEST_REQUEST = 1 << 18  # bytes
 MOST_DESCRIPTORS = 250
-ABOVE_ALL = 1000  # descriptors from here on are for the time in which others are put in place
 PRELOADED = (
     "gymnasium",
     "matplotlib.figure",
@@ -168,8 +167,11 @@ def run(command: list[str], numbers: list[int], descriptors: list[int], cwd: str
 
 def place(descriptors: list[int], numbers: list[int]) -> None:
     """Give the received descriptors their numbers, and close everything else."""
-    kept = [fcntl.fcntl(descriptor, fcntl.F_DUPFD, ABOVE_ALL) for descriptor in descriptors]
-    os.closerange(0, ABOVE_ALL)
+    above_all = max(numbers, default=0) + 1  # and no further: there may be a low limit
+    kept = [fcntl.fcntl(descriptor, fcntl.F_DUPFD, above_all) for descriptor in descriptors]
+    for descriptor in {int(name) for name in os.listdir("/proc/self/fd")} - {*kept}:
+        with contextlib.suppress(OSError):  # the one that listed them
+            os.close(descriptor)
     for descriptor, number in zip(kept, numbers, strict=True):
         os.dup2(descriptor, number)
         os.close(descriptor)

@@ -1,6 +1,7 @@
 """An address that only costs time is shut out; who plays there, and everybody elsewhere, does not notice."""
 
 import contextlib
+import ctypes
 import errno
 import os
 import select
@@ -14,7 +15,17 @@ from test_gateway import send, take, until
 from through_grpc import gateway
 
 from pronk.actors.gateway_process import sort_lines
-from pronk.transport.door import Allowances, Door, address_of, caller_name, connections, sockets
+from pronk.transport.door import (
+    INSTRUCTION,
+    KEEP_PACKET,
+    SO_ATTACH_FILTER,
+    Allowances,
+    Door,
+    address_of,
+    caller_name,
+    connections,
+    sockets,
+)
 from pronk.transport.gateway_log import GatewayLog
 from pronk.transport.grpc_actor import LearnerUnavailable
 from pronk.transport.security import Credentials
@@ -22,6 +33,20 @@ from pronk.types import UserError
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the filter is Linux's")
 STRANGER = "127.0.0.66"
+
+
+def may_filter():
+    """Whether the kernel lets this user attach a filter to a socket: some let only root."""
+    keep = ctypes.create_string_buffer(INSTRUCTION.pack(*KEEP_PACKET))
+    with socket.socket() as one:
+        try:
+            one.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, struct.pack("HP", 1, ctypes.addressof(keep)))
+        except OSError:
+            return False
+    return True
+
+
+filters = pytest.mark.skipif(not may_filter(), reason="this user may not attach filters to sockets")
 
 
 @pytest.fixture(autouse=True)
@@ -62,6 +87,7 @@ def port_of(served):
     return int(served.address.rpartition(":")[2])
 
 
+@filters
 def test_who_calls_for_nothing_is_shut_out_and_who_plays_there_is_not(monkeypatch):
     monkeypatch.setattr("pronk.transport.door.ALLOWED_PER_SECOND", 0.01)  # the machine may be slow
     with gateway(credentials=Credentials("right")) as served:
@@ -81,6 +107,7 @@ def test_who_calls_for_nothing_is_shut_out_and_who_plays_there_is_not(monkeypatc
         served.join()
 
 
+@filters
 def test_silent_sockets_do_not_keep_an_actor_out():
     with gateway(max_actors=2) as served:
         strangers = [connect(port_of(served), STRANGER) for _ in range(60)]
@@ -146,6 +173,7 @@ def test_a_look_without_a_free_descriptor_fails_nothing(monkeypatch):
             assert is_closed(accepted)
 
 
+@filters
 def test_an_ipv6_network_is_shut_out_as_a_whole():
     try:
         listener = socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True)
