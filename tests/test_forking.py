@@ -17,7 +17,7 @@ import sys
 
 import gymnasium
 
-print(os.getcwd(), os.environ.get("COLOUR"), os.environ["PYTHONPATH"], sys.path[0], file=sys.stderr)
+print(os.getcwd(), os.environ.get("COLOUR"), os.environ["PYTHONPATH"], sys.path[0], sep="\\n", file=sys.stderr)
 raise RuntimeError("enough")
 """
 
@@ -38,7 +38,7 @@ def test_its_output_and_exit_code(fresh, tmp_path):
 def test_its_directory_and_environment(tmp_path):
     (tmp_path / "mine.py").write_text(ENVIRONMENT)
     assert started(tmp_path, "train", "mine:Env", "transport=local", COLOUR="red").wait() == 1
-    told = (tmp_path / "err").read_text().splitlines()[0].split()
+    told = (tmp_path / "err").read_text().splitlines()
     assert told[:2] == [str(tmp_path), "red"]
     assert told[2].split(":")[0] == str(SUPPORT)
     assert told[3] == str(tmp_path)

@@ -145,7 +145,8 @@ def messages_of(channel: Channel) -> list[Message]:
 
 def last_words(log: Path) -> str:
     """Return the end of what the environment printed; of a crash report, only the frames that are not Pronk's."""
-    ours = (" starts (life ", *(f'File "{path}' for path in PRONK), 'File "<', "Extension modules:")
+    paths = {form for path in PRONK for form in (path, path.encode("ascii", "backslashreplace").decode())}  # in a crash
+    ours = (" starts (life ", *(f'File "{path}' for path in paths), 'File "<', "Extension modules:")
     lines = [line for line in child.tail(log, LAST_LINES).splitlines() if not any(part in line for part in ours)]
     return "".join(f"\n{line}" for line in lines if line.strip())
 
