@@ -18,13 +18,14 @@ from processes import (
     read_summary,
     wait_until,
 )
-from sshd import SSHD, running_sshd
+from sshd import MAY_LOG_IN, SSHD, running_sshd
 
 import pronk
 
 pytestmark = [
     pytest.mark.timeout(600),
     pytest.mark.skipif(SSHD is None, reason="sshd is not installed"),
+    pytest.mark.skipif(not MAY_LOG_IN, reason="this user may not log in"),
 ]
 # The tree under test. sshd does not pass on the environment: without OMP_NUM_THREADS every process would start threads.
 PROGRAM = f"env OMP_NUM_THREADS=1 PYTHONPATH={Path(pronk.__file__).parents[1]} {sys.executable} -m pronk"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pwd
 import shutil
 import socket
 import subprocess
@@ -14,6 +15,8 @@ from getpass import getuser
 from pathlib import Path
 
 SSHD = shutil.which("sshd") or shutil.which("sshd", path="/usr/sbin:/usr/local/sbin")
+MAY_LOG_IN = Path(pwd.getpwuid(os.getuid()).pw_shell).name not in ("nologin", "false")
+"""Whether sshd lets this user in: it starts the user's shell."""
 
 CONFIG = """
 Port {port}
