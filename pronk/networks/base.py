@@ -45,6 +45,9 @@ class Network(nn.Module):
     def forward(self, observation: Tree, first: Tensor, state: Tree) -> Output:
         """Compute policy and value of T observations of B environments.
 
+        With learner.threads above 1 the learner may call this in several threads at once, each with some of the
+        columns, so it must not keep anything in `self`.
+
         With learner.precision=bfloat16 the learner calls this under autocast; compute the outputs in float32
         (`networks.heads.in_float32`), because bfloat16 is too coarse for values.
 
