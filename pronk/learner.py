@@ -132,7 +132,7 @@ class Learner:
 
     def parameters(self) -> Parameters:
         """Return the current weights and buffers. On a CPU it is a view: copy it before the next step."""
-        return Parameters(self.version, self._block.bytes().numpy())
+        return Parameters(self.version, self._block.bytes())
 
     @property
     def gradients(self) -> Tensor:

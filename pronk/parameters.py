@@ -129,6 +129,7 @@ class ParameterBlock:
             tensor.data = view
             if isinstance(tensor, nn.Parameter):
                 tensor.grad = self.gradients[offset : offset + tensor.numel()].view_as(tensor)
+        self._view = self.values.view(torch.uint8).numpy() if device.type == "cpu" else None
         offset = 0
         for module in self.statistics:
             module.sums = self.sums[offset : offset + module.sums.numel()].view_as(module.sums)
@@ -144,9 +145,9 @@ class ParameterBlock:
         """Overwrite every weight and buffer with the bytes of another block of the same network."""
         self.values.copy_(block.view(torch.float32))
 
-    def bytes(self) -> Tensor:
-        """Return the block as bytes on the CPU; a view if it is there already."""
-        return self.values.detach().cpu().view(torch.uint8)
+    def bytes(self) -> Array:
+        """Return the block as bytes on the CPU; a view, always the same, if it is there already."""
+        return self._view if self._view is not None else self.values.cpu().view(torch.uint8).numpy()
 
 
 def block_nbytes(network: nn.Module) -> int:

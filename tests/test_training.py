@@ -14,6 +14,7 @@ from processes import read_metrics
 from pronk import training
 from pronk.actors import ActorSetup
 from pronk.config import load_config, resolve
+from pronk.metrics.counters import COUNTED_AT_ONCE
 from pronk.metrics.returns import CONFIRMED, EPISODES
 from pronk.runs import saver
 from pronk.runs.checkpoint import load_checkpoint
@@ -103,6 +104,7 @@ def test_lag_is_the_version_that_is_updated_minus_the_one_that_played(
 
 
 BATCHES = EPISODES // STEPS  # that hold enough episodes to judge by
+HELD = -(-BATCHES // COUNTED_AT_ONCE) * COUNTED_AT_ONCE  # updates after which that is seen
 
 
 @pytest.mark.parametrize(("every_seconds", "saved_at"), [(0.0, 2 * BATCHES), (1e9, 3 * BATCHES)])
@@ -143,7 +145,7 @@ def test_solved_only_when_whole_episodes_of_held_weights_confirm_it(
 
         def fill(self) -> None:
             version = self.published[-1] if self.published else 0
-            self._versions, self._returns = iter([version]), iter([1.0 if version == BATCHES else 9.0])
+            self._versions, self._returns = iter([version]), iter([1.0 if version == HELD else 9.0])
             self.filled += 1
             super().fill()
 
@@ -164,7 +166,7 @@ def test_solved_only_when_whole_episodes_of_held_weights_confirm_it(
     ]
     assert (summary["outcome"], summary["episode_return"]) == ("solved", 9.0)
     # Nothing was learnt or counted while the weights were held. Others are held back; held weights never are.
-    held, last = BATCHES, summary["updates"]
+    held, last = HELD, summary["updates"]
     published = [*range(1, held - lag), held, *range(held + 1, last - lag), last]
     assert ports[0].published == published
     assert summary["env_steps"] == summary["updates"] * STEPS

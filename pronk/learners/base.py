@@ -21,8 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from pronk.learners.rendezvous import Rendezvous
-from pronk.metrics import Experience
-from pronk.metrics.returns import Column, Episode
+from pronk.metrics import Experience, Played
 from pronk.processes.interrupts import Interrupted, Interrupts
 from pronk.types import Array, Unroll
 
@@ -91,7 +90,7 @@ class Update(NamedTuple):
     """One gradient step: what the learner reports, and what the batches of all learners held."""
 
     report: Report
-    experience: Experience
+    experience: Experience | Played
 
 
 class Contribution(NamedTuple):
@@ -128,8 +127,8 @@ class Contribution(NamedTuple):
         one = cls(*fields)
         experience = Experience(*one.experience)
         experience = experience._replace(
-            columns=[Column(*column) for column in experience.columns],
-            episodes=[Episode(*episode) for episode in experience.episodes],
+            columns=[(number, task, opens, ends) for number, task, opens, ends in experience.columns],
+            episodes=[(number, task, value, length) for number, task, value, length in experience.episodes],
         )
         return one._replace(experience=experience, broken=tuple(one.broken))
 
@@ -219,8 +218,8 @@ class SingleLearner:
         self, learner: LearnerLike, batch: BatchLike, learning_rate: float, meanwhile: Callable[[], None]
     ) -> Update:
         """See `LearnerGroup`."""
-        experience = Experience.of(batch.arrays, learner.version, batch.fresh)
-        return Update(learner.step(batch.tensors, learning_rate, meanwhile), experience)
+        played = Played.of(batch.arrays, learner.version, batch.fresh)
+        return Update(learner.step(batch.tensors, learning_rate, meanwhile), played)
 
     def observe(self, learner: LearnerLike, batch: BatchLike) -> Experience:
         """See `LearnerGroup`."""

@@ -3,96 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
-import numpy as np
-
-from pronk.metrics.returns import EPISODES, Column, Episode, Estimate
+from pronk.metrics.experience import Experience, Played
+from pronk.metrics.returns import Estimate
 from pronk.metrics.task_returns import TaskConfirmation, TaskReturns, mean_of
-from pronk.types import Array, Unroll
+from pronk.types import Array
 
-
-class Experience(NamedTuple):
-    """What a batch adds to the counters. Only its fresh columns count, those that were not learnt from before.
-
-    It travels between learners as JSON, where every tuple becomes a list.
-    """
-
-    steps: int  # valid ones
-    ended: int  # episodes
-    columns: list[Column]
-    episodes: list[Episode]  # of those that ended, the last of each column
-    length: int  # T
-    lag: float  # in updates, mean over the columns; 0 if there are none
-    replayed: int = 0  # columns that are not fresh
-    replay_lag: float = 0.0  # mean over these
-    info: dict[str, tuple[float, int]] = {}  # noqa: RUF012  of each number that environments gave: its sum, and how many gave it
-
-    @classmethod
-    def of(cls, unroll: Unroll, version: int, fresh: Array | None = None) -> Experience:
-        """Return the experience in a batch of NumPy arrays, which updates weights of `version`. `fresh` is [B] bool."""
-        total = unroll.version.shape[0]
-        fresh = np.ones(total, bool) if fresh is None else fresh
-        lag, count = version - unroll.version, int(np.count_nonzero(fresh))
-        ended = ~np.isnan(unroll.episode_return) & fresh
-        fields = (unroll.environment, unroll.task, unroll.first[0], unroll.first[-1])
-        columns = list(map(Column._make, zip(*(field[fresh].tolist() for field in fields), strict=True)))
-        return cls(
-            steps=int(np.count_nonzero(unroll.valid & fresh)),
-            ended=int(np.count_nonzero(ended)),
-            columns=columns,
-            episodes=last_episodes(unroll, ended, fresh) if ended.any() else [],
-            length=unroll.reward.shape[0],
-            lag=float(lag[fresh].mean()) if count else 0.0,
-            replayed=total - count,
-            replay_lag=float(lag[~fresh].mean()) if count < total else 0.0,
-            info={name: sum_and_count(numbers[:, fresh]) for name, numbers in unroll.info.items()},
-        )
-
-    @classmethod
-    def merged(cls, parts: Sequence[Experience]) -> Experience:
-        """Return the experience of all batches side by side."""
-        fresh, replayed = (sum(len(part.columns) for part in parts), sum(part.replayed for part in parts))
-        return cls(
-            steps=sum(part.steps for part in parts),
-            ended=sum(part.ended for part in parts),
-            columns=[column for part in parts for column in part.columns],
-            episodes=[episode for part in parts for episode in part.episodes],
-            length=parts[0].length,
-            lag=sum(part.lag * len(part.columns) for part in parts) / max(1, fresh),
-            replayed=replayed,
-            replay_lag=sum(part.replay_lag * part.replayed for part in parts) / max(1, replayed),
-            info={name: added(part.info[name] for part in parts) for name in parts[0].info},
-        )
-
-
-def sum_and_count(numbers: Array) -> tuple[float, int]:
-    """Return the sum of those that are not NaN, and how many they are."""
-    return float(np.nansum(numbers, dtype=np.float64)), int(np.count_nonzero(~np.isnan(numbers)))
-
-
-def added(pairs: Iterable[Sequence[float]]) -> tuple[float, int]:
-    """Return the sums of pairs (sum, count)."""
-    total, count = map(sum, zip(*pairs, strict=True))
-    return total, int(count)
-
-
-def last_episodes(unroll: Unroll, ended: Array, fresh: Array) -> list[Episode]:
-    """Return the last episodes of each column, oldest first, and no more than `Returns` would keep of them."""
-    if np.count_nonzero(ended, axis=0).max() > 1:  # else it would keep them all
-        _, one_of_each = np.unique(unroll.environment[fresh], return_index=True)
-        _, environments = np.unique(unroll.task[fresh][one_of_each], return_counts=True)  # of each task
-        most = math.ceil(EPISODES / min(environments))
-        until_the_end = np.cumsum(ended[::-1], axis=0)[::-1]  # how many have ended from here on
-        ended = ended & (until_the_end <= most)
-    column, step = np.nonzero(ended.T)
-    fields = (unroll.environment[column], unroll.task[column])
-    results = (unroll.episode_return[step, column], unroll.episode_length[step, column])
-    return list(map(Episode._make, zip(*(field.tolist() for field in (*fields, *results)), strict=True)))
+COUNTED_AT_ONCE = 8  # batches: see `Played`
 
 
 class Metrics:
@@ -105,7 +26,7 @@ class Metrics:
         scores: Callable[[list[float | None]], dict[str, float]] = lambda returns: {},
     ) -> None:
         """`scores` makes further columns from the returns of the tasks, if there are several."""
-        self.env_steps = self.updates = self.episodes = 0
+        self.env_steps = self.updates = self._episodes = 0
         self.barren_updates = 0  # in a row without a valid step
         self._returns, self._scores = TaskReturns(tasks), scores
         self.confirmed: list[Estimate] | None = None  # of the present weights, for each task
@@ -118,8 +39,10 @@ class Metrics:
         self._waited = 0.0
         self.learning_rate = self.entropy_cost = self.progress = 0.0  # of the last update
         self.queue = 0.0  # share of the actors' slots that are filled
-        self.lags: Counter[int] = Counter()  # fresh columns, by how many updates old they were
+        self.lags: Counter[int] = Counter()  # fresh columns, by how many updates old they were, up to the last line
         self.replay_lags: Counter[int] = Counter()  # likewise, columns that had been learnt from before
+        self._uncounted: list[tuple[Experience | Played, dict[str, float]]] = []
+        self._uncounted_lags: list[tuple[Array, Array]] = []
         self._last: dict[str, Any] = {}
 
     @contextlib.contextmanager
@@ -131,24 +54,37 @@ class Metrics:
         finally:
             self._waited += time.perf_counter() - began
 
-    def record(self, experience: Experience, report: dict[str, float]) -> None:
+    def record(self, played: Experience | Played, report: dict[str, float]) -> None:
         """Count one update: what its batch held, and the learner's report."""
         self.updates += 1
         self.confirmed = None
-        fresh = len(experience.columns)
-        if fresh:
-            self.env_steps += experience.steps
-            self.barren_updates = 0 if experience.steps else self.barren_updates + 1
-            self.episodes += experience.ended
-            self._returns.record(experience.columns, experience.episodes, experience.length)
-            self._add("policy_lag", experience.lag, fresh)
-        for name, (total, given) in experience.info.items():
-            if given:
-                self._add(f"info/{name}", total / given, given)
-        if experience.replayed:
-            self._add("replay_lag", experience.replay_lag, experience.replayed)
-        for name, value in report.items():
-            self._add(name, value)
+        if played.is_fresh:
+            self.env_steps += played.steps
+            self.barren_updates = 0 if played.steps else self.barren_updates + 1
+        self._uncounted.append((played, report))
+        if len(self._uncounted) >= COUNTED_AT_ONCE:
+            self._catch_up()
+
+    def _catch_up(self) -> None:
+        """Count all but the steps."""
+        for played, report in self._uncounted:
+            experience = played.counted()
+            if fresh := len(experience.columns):
+                self._episodes += experience.ended
+                self._returns.record(experience.columns, experience.episodes, experience.length)
+                self._add("policy_lag", experience.lag, fresh)
+            for name, (total, given) in experience.info.items():
+                if given:
+                    self._add(f"info/{name}", total / given, given)
+            if experience.replayed:
+                self._add("replay_lag", experience.replay_lag, experience.replayed)
+            for name, value in report.items():
+                self._add(name, value)
+        self._uncounted.clear()
+        for lags, fresh_columns in self._uncounted_lags:
+            self.lags.update(lags[fresh_columns].tolist())
+            self.replay_lags.update(lags[~fresh_columns].tolist())
+        self._uncounted_lags.clear()
 
     def _add(self, name: str, value: float, weight: int = 1) -> None:
         self._sums[name] += value * weight  # type: ignore[assignment]
@@ -156,8 +92,13 @@ class Metrics:
 
     def count_lags(self, lags: Array, fresh: Array) -> None:
         """Add the ages of a batch's columns, in updates, to the histograms."""
-        self.lags.update(lags[fresh].tolist())
-        self.replay_lags.update(lags[~fresh].tolist())
+        self._uncounted_lags.append((lags, fresh))
+
+    @property
+    def episodes(self) -> int:
+        """Episodes that have ended."""
+        self._catch_up()
+        return self._episodes
 
     @property
     def episode_return(self) -> float | None:
@@ -167,6 +108,7 @@ class Metrics:
 
     @property
     def _estimate(self) -> Estimate | None:
+        self._catch_up()
         return mean_of(self.confirmed) if self.confirmed else self._returns.estimate()
 
     @property
@@ -185,10 +127,12 @@ class Metrics:
 
     def confirmation(self) -> TaskConfirmation:
         """Start to measure the return of the present weights."""
+        self._catch_up()
         return self._returns.confirmation()
 
     def observe(self, experience: Experience) -> None:
         """Add episodes of weights that are held. Nothing is learnt from them: steps and episodes are not counted."""
+        self._catch_up()
         self._returns.record(experience.columns, experience.episodes, experience.length)
 
     @property
@@ -202,6 +146,7 @@ class Metrics:
 
     def line(self) -> dict[str, Any]:
         """Return the counters, and means since the last line. If nothing has happened since, the last line itself."""
+        self._catch_up()
         if not self._counts and self._last:
             now = self._return_metrics()
             if any(self._last[name] != value for name, value in now.items()):  # held weights were confirmed since
@@ -264,6 +209,7 @@ class Metrics:
 
     def state(self) -> dict[str, Any]:
         """For the checkpoint."""
+        self._catch_up()
         return {
             "env_steps": self.env_steps,
             "updates": self.updates,
@@ -275,7 +221,8 @@ class Metrics:
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Continue from `state()`."""
-        self.env_steps, self.updates, self.episodes = state["env_steps"], state["updates"], state["episodes"]
+        self._catch_up()
+        self.env_steps, self.updates, self._episodes = state["env_steps"], state["updates"], state["episodes"]
         if "lengths" not in state:  # Pronk 0.1 wrote them; it did not save which environment a return came from
             self._returns.load_state(state["returns"])
         if confirmed := state.get("confirmed"):

@@ -16,7 +16,8 @@ from collections.abc import Callable
 from typing import Any
 
 from pronk.config import ResolvedConfig
-from pronk.metrics.counters import Experience, Metrics
+from pronk.metrics.counters import COUNTED_AT_ONCE, Metrics
+from pronk.metrics.experience import Experience
 from pronk.metrics.task_returns import TaskConfirmation, mean_of
 
 MOST_DOUBLINGS = 10  # of the pause after a refusal
@@ -39,7 +40,11 @@ class Goal:
     def look(self) -> None:
         """Begin a confirmation if the return has reached the goal. Called after every update."""
         metrics = self._metrics
-        if metrics.reached(self.config.run.stop_return) and metrics.env_steps >= self._confirm_from:
+        if (
+            metrics.updates % COUNTED_AT_ONCE == 0
+            and metrics.reached(self.config.run.stop_return)
+            and metrics.env_steps >= self._confirm_from
+        ):
             self._confirmation = metrics.confirmation()
 
     def confirm(self, played: Experience, evaluation_agrees: Callable[[], bool | None] | None) -> None:

@@ -33,22 +33,12 @@ CONFIRMED = 30  # episodes at least, and one of every environment, confirm that 
 SILENT_UNROLLS = 20  # that others send on average, after which an environment counts as gone
 
 
-class Column(NamedTuple):
-    """One environment's part of a batch."""
-
-    environment: int
-    task: int
-    opens: bool  # it begins with the first observation of an episode
-    ends: bool  # it ends with the first observation of an episode
-
-
-class Episode(NamedTuple):
-    """An episode that ended."""
-
-    environment: int
-    task: int
-    value: float  # its return
-    length: int  # in steps
+# Plain tuples, because a class would take longer to make than all else that is done with them.
+Column = tuple[int, int, bool, bool]
+"""One environment's part of a batch: environment, task, whether it begins with the first observation of an episode, and
+whether it ends with one."""
+Episode = tuple[int, int, float, int]
+"""An episode that ended: environment, task, return, length in steps."""
 
 
 class Estimate(NamedTuple):

@@ -140,33 +140,34 @@ class Clock:
 
     def __init__(self) -> None:
         self._spent: dict[str, TimeSpent] = {}
-        self._open: list[tuple[str, float]] = []  # part, its seconds so far
+        self._open: list[str] = []  # parts
+        self._seconds: list[float] = []  # of each of them so far
         self._began = self._at = time.perf_counter()
 
     def enter(self, part: str) -> None:
         """See `Recorder`."""
-        self._add()
-        self._open.append((part, 0.0))
+        now = time.perf_counter()
+        if self._open:
+            self._seconds[-1] += now - self._at
+        self._open.append(part)
+        self._seconds.append(0.0)
+        self._at = now
 
     def leave(self) -> None:
         """See `Recorder`. A call that began before the profile, or outlasts it, does not count as one."""
+        now = time.perf_counter()
         if self._open:
-            self._add()
-            part, seconds = self._open.pop()
-            self._spent.setdefault(part, TimeSpent()).add(seconds)
+            part, seconds = self._open.pop(), self._seconds.pop() + now - self._at
+            if part not in self._spent:
+                self._spent[part] = TimeSpent()
+            self._spent[part].add(seconds)
+        self._at = now
 
     def end(self) -> tuple[float, dict[str, TimeSpent]]:
         """Return how many seconds have passed in all, and in each part."""
         while self._open:  # the end may come in the middle of a part
             self.leave()
         return time.perf_counter() - self._began, self._spent
-
-    def _add(self) -> None:
-        now = time.perf_counter()
-        if self._open:
-            part, seconds = self._open[-1]
-            self._open[-1] = part, seconds + now - self._at
-        self._at = now
 
 
 class Labels:
@@ -224,17 +225,27 @@ def recording(owner: Any, method: Method, recorder: Recorder) -> Callable[..., A
         finally:
             recorder.leave()
 
-    @contextlib.contextmanager
-    def enter(*arguments: Any, **named: Any) -> Iterator[Any]:
-        with contextlib.ExitStack() as block:
-            recorder.enter(method.part)
-            try:
-                value = block.enter_context(original(*arguments, **named))
-            finally:
-                recorder.leave()
-            yield value
+    def entering(*arguments: Any, **named: Any) -> Any:
+        return Entering(original(*arguments, **named), method.part, recorder)
 
-    return enter if method.until_entered else call
+    return entering if method.until_entered else call
+
+
+class Entering:
+    """A `with` block that tells the recorder when it is entered, and when that is done."""
+
+    def __init__(self, block: Any, part: str, recorder: Recorder) -> None:
+        self._block, self._part, self._recorder = block, part, recorder
+
+    def __enter__(self) -> Any:
+        self._recorder.enter(self._part)
+        try:
+            return self._block.__enter__()
+        finally:
+            self._recorder.leave()
+
+    def __exit__(self, *error: Any) -> Any:
+        return self._block.__exit__(*error)
 
 
 @contextlib.contextmanager

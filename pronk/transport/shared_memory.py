@@ -72,6 +72,7 @@ class SlotLink:
     views: Slots
     socket: SlotSocket | None = None
     busy: set[int] = field(default_factory=set)  # slots the learner holds or has yet to take
+    events: int = selectors.EVENT_READ  # of the socket, that the selector looks for
 
 
 @dataclass
@@ -129,9 +130,9 @@ class SharedMemoryTransport:
         self._receive(0.0)  # take what the last process of this actor sent before it died: these slots are complete
         self._disconnect(link)
         ours, theirs = socket.socketpair()
-        link.socket = SlotSocket(ours)
+        link.socket, link.events = SlotSocket(ours), selectors.EVENT_READ
         self.restarted(actor)
-        self._selector.register(link.socket, selectors.EVENT_READ, link)
+        self._selector.register(link.socket, link.events, link)
         ticket = Ticket(actor, link.slots, link.memory, self._parameters_memory, theirs.fileno(), sorted(link.busy))
         return ticket, contextlib.closing(theirs)
 
@@ -219,8 +220,10 @@ class SharedMemoryTransport:
         """Send which slots are free. What there is no room for is sent by `_receive`, as soon as there is."""
         assert link.socket is not None
         with contextlib.suppress(Closed):  # it has just died; the next `_receive` notices
-            more = 0 if link.socket.flush() else selectors.EVENT_WRITE
-            self._selector.modify(link.socket, selectors.EVENT_READ | more, link)
+            events = selectors.EVENT_READ | (0 if link.socket.flush() else selectors.EVENT_WRITE)
+            if events != link.events:
+                self._selector.modify(link.socket, events, link)
+                link.events = events
 
     def _disconnect(self, link: SlotLink) -> None:
         if link.socket is not None:

@@ -71,7 +71,7 @@ def whole_batch(learner: Learner, number: int, valid: tuple[float, float]) -> Un
 def update(group: LearnerGroup, learner: Learner, batch: Unroll) -> Update:
     """As the training loop does it."""
     done = group.step(learner, batch_of(batch), RATE, lambda: None)
-    return Update(learner.gradients.clone(), weights_of(learner).clone(), done.report, done.experience)
+    return Update(learner.gradients.clone(), weights_of(learner).clone(), done.report, done.experience.counted())
 
 
 def batch_of(tensors: Unroll) -> Batch:

@@ -138,7 +138,7 @@ def test_of_a_batch_that_mixes_fresh_and_replayed_columns_only_the_fresh_ones_co
     mixed.version[:] = [9, 3, 8]
     experience = Experience.of(mixed, 10, np.array([True, False, True]))
     assert (experience.steps, experience.ended) == (2 * T - 1, 2)
-    assert [column.environment for column in experience.columns] == [0, 2]
+    assert [environment for environment, *_ in experience.columns] == [0, 2]
     metrics = Metrics(1)
     metrics.record(experience, {})
     metrics.record(Experience.of(mixed, 10, np.array([False, True, True])), {})
@@ -165,8 +165,8 @@ def test_episodes_say_whose_task_they_were():
     unroll = batch({(0, 0): (5.0, 1), (1, 2): (7.0, 2)})
     unroll.task[:] = [4, 5, 6]
     experience = Experience.of(unroll, 0)
-    assert [(episode.task, episode.value) for episode in experience.episodes] == [(4, 5.0), (6, 7.0)]
-    assert [column.task for column in experience.columns] == [4, 5, 6]
+    assert [(task, value) for _, task, value, _ in experience.episodes] == [(4, 5.0), (6, 7.0)]
+    assert [task for _, task, *_ in experience.columns] == [4, 5, 6]
 
 
 def test_a_line_of_further_passes_only_keeps_the_lag_of_the_line_before() -> None:

@@ -34,9 +34,9 @@ class Player:
             steps = min(left, self._length - self._played)
             self._played, left = self._played + steps, left - steps
             if self._played == self._length:
-                episodes.append(Episode(self.number, self._task, self._value, self._length))
+                episodes.append((self.number, self._task, self._value, self._length))
                 self._begin()
-        return Column(self.number, self._task, opens, self._played == 0), episodes
+        return (self.number, self._task, opens, self._played == 0), episodes
 
 
 def record(returns: Returns | Confirmation, players: list[Player]) -> None:
@@ -192,7 +192,7 @@ def test_state_is_plain_and_a_resumed_run_keeps_its_estimate_until_it_has_a_bett
 
 def test_no_estimate_without_an_episode() -> None:
     returns = Returns()
-    returns.record([Column(0, 0, True, False)], [], T)
+    returns.record([(0, 0, True, False)], [], T)
     returns.record([], [], T)
     assert returns.estimate() is None
 

@@ -11,7 +11,7 @@ from pronk.evaluation.atari_scores import human_normalised_summary, references
 from pronk.evaluation.playing import Evaluation, together
 from pronk.layout import UnrollLayout
 from pronk.metrics import Experience, Metrics
-from pronk.metrics.returns import CONFIRMED, EPISODES, Column, Episode, Returns
+from pronk.metrics.returns import CONFIRMED, EPISODES, Column, Returns
 from pronk.metrics.task_returns import TaskReturns
 from pronk.types import ActionSpec, ArraySpec, EnvSpec, unroll_specs
 
@@ -20,11 +20,11 @@ STEPS = 10
 
 
 def column(environment: int, task: int) -> Column:
-    return Column(environment, task, True, True)
+    return (environment, task, True, True)
 
 
 def played(returns: TaskReturns, task: int, environment: int, *values: float) -> None:
-    episodes = [Episode(environment, task, value, STEPS // len(values)) for value in values]
+    episodes = [(environment, task, value, STEPS // len(values)) for value in values]
     returns.record([column(environment, task)], episodes, STEPS)
 
 
@@ -60,7 +60,7 @@ def test_one_task_is_counted_and_saved_as_ever() -> None:
     several, single = TaskReturns(["default"]), Returns()
     for value in (1.0, 2.0, 3.0):
         played(several, 0, 0, value)
-        single.record([column(0, 0)], [Episode(0, 0, value, STEPS)], STEPS)
+        single.record([column(0, 0)], [(0, 0, value, STEPS)], STEPS)
     assert several.estimate() == single.estimate()
     assert several.state() == single.state()
     restored = TaskReturns(["default"])
@@ -82,10 +82,10 @@ def test_weights_are_confirmed_when_they_are_in_every_task() -> None:
     played(returns, 1, 1, 1.0)
     confirmation = returns.confirmation()
     for _ in range(CONFIRMED + 1):
-        confirmation.record([column(0, 0)], [Episode(0, 0, 4.0, STEPS)], STEPS)
+        confirmation.record([column(0, 0)], [(0, 0, 4.0, STEPS)], STEPS)
     assert confirmation.estimates() is None
     for _ in range(CONFIRMED + 1):  # as JSON, from another learner
-        confirmation.record(*json.loads(json.dumps(([column(1, 1)], [Episode(1, 1, 6.0, STEPS)]))), STEPS)
+        confirmation.record(*json.loads(json.dumps(([column(1, 1)], [(1, 1, 6.0, STEPS)]))), STEPS)
     assert [each.value for each in confirmation.estimates() or []] == [4.0, 6.0]
     assert confirmation.steps == 2 * (CONFIRMED + 1) * STEPS
 

@@ -63,7 +63,7 @@ class Central:
         block = ParameterBlock(self.network)
         layout = UnrollLayout(specs_for(self.config, SPEC, self.network.state_spec))
         self.transport = stack.enter_context(SharedMemoryTransport(layout, block.nbytes, actors=0, slots=1))
-        self.transport.publish(Parameters(0, block.bytes().numpy()))
+        self.transport.publish(Parameters(0, block.bytes()))
         setup = InferenceSetup(self.config, layout, None, self.transport.reader(), logs, pytest.fail)
         self.inference = stack.enter_context(CentralInference(setup))
         layouts = RequestLayouts.of(SPEC, self.network.state_spec, N)

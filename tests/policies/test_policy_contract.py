@@ -64,7 +64,7 @@ def made(way, tmp_path):
             stack.enter_context(contextlib.closing(policy))
 
             def load(version=7):
-                port.publish(Parameters(version, block.bytes().numpy()))
+                port.publish(Parameters(version, block.bytes()))
                 refresh(policy)
 
             return policy, network, load
