@@ -3,7 +3,9 @@
 A real CartPole training whose unrolls all pass through the gateway, and strangers who attack its port from one address.
 Rounds without and with an attack alternate, so that a machine that gets faster or slower changes both. Printed are the
 steps per second under each attack as a share of the undisturbed rounds around it, what the attack achieved, how much of
-a core the gateway used, and how long a new actor at another address took to join in the middle of the attack.
+a core the gateway used, and how long a new actor at another address took to join in the middle of the attack; and the
+memory of learner and gateway before the first and at the end of the last attacked round (anonymous pages, because files
+that they map are shared with others).
 
 The attackers share this machine's cores: part of what an attack costs here is their own work. They speak HTTP/2 by
 hand, which costs an attacker least.
@@ -29,7 +31,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pronk.transport.frames import METHOD, PROTOCOL, TOKEN, Kind, pack_json
 from pronk.transport.grpc_actor import Connection, LearnerUnavailable
@@ -193,9 +195,22 @@ def attack(kind: str, port: int, source: str, token: str, begin: Any, made: Any)
         made.value = sum(one.made for one in attacks)
 
 
+class Target(NamedTuple):
+    """A training: the gateway's port, the run directory and two process ids."""
+
+    port: int
+    run: Path
+    learner: int
+    gateway: int
+
+    def memory(self) -> list[float]:
+        """Memory of learner and gateway, in MiB."""
+        return [anonymous_mib(self.learner), anonymous_mib(self.gateway)]
+
+
 @contextlib.contextmanager
-def training(folder: Path, token: str) -> Iterator[tuple[int, Path, int]]:
-    """Yield the port, the run directory and the gateway's process id."""
+def training(folder: Path, token: str) -> Iterator[Target]:
+    """Train while the block lasts."""
     (folder / "token").write_text(token)
     run = folder / "run"
     settings = ["transport=grpc", "gateway.address=127.0.0.1:0", f"gateway.token_file={folder / 'token'}"]
@@ -214,7 +229,8 @@ def training(folder: Path, token: str) -> Iterator[tuple[int, Path, int]]:
             time.sleep(0.2)
         time.sleep(3.0)  # the first seconds are slower
         [gateway] = re.findall(r"the gateway starts .*pid (\d+)", (run / "logs" / "gateway.log").read_text())
-        yield int((run / "address").read_text().rpartition(":")[2]), run, int(gateway)
+        port = int((run / "address").read_text().rpartition(":")[2])
+        yield Target(port, run, learner.pid, int(gateway))
         assert learner.poll() is None, "the training ended"
     finally:
         learner.terminate()
@@ -225,19 +241,25 @@ def last_row(run: Path) -> dict[str, Any]:
     return json.loads((run / "metrics.jsonl").read_text().splitlines()[-1])
 
 
+def anonymous_mib(pid: int) -> float:
+    """Memory of a process that is not a file's."""
+    [kib] = re.findall(r"^Anonymous: +(\d+)", Path(f"/proc/{pid}/smaps_rollup").read_text(), re.MULTILINE)
+    return int(kib) / 1024
+
+
 def gateway_seconds(gateway: int) -> float:
     """CPU time of the gateway's process."""
     fields = Path(f"/proc/{gateway}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def measure(seconds: float, run: Path, gateway: int) -> tuple[float, float]:
+def measure(seconds: float, target: Target) -> tuple[float, float]:
     """Return steps per second, and the gateway's share of a core."""
-    first, used = last_row(run), gateway_seconds(gateway)
+    first, used = last_row(target.run), gateway_seconds(target.gateway)
     time.sleep(seconds)
-    last = last_row(run)
+    last = last_row(target.run)
     passed = max(1e-9, last["wall_seconds"] - first["wall_seconds"])
-    return (last["env_steps"] - first["env_steps"]) / passed, (gateway_seconds(gateway) - used) / seconds
+    return (last["env_steps"] - first["env_steps"]) / passed, (gateway_seconds(target.gateway) - used) / seconds
 
 
 def seconds_to_join(port: int, token: str) -> float:
@@ -261,42 +283,48 @@ def main() -> None:
     parser.add_argument("--attacks", nargs="*", default=ATTACKS, choices=ATTACKS)
     options = parser.parse_args()
     token = secrets.token_hex(32)
-    print("| attack | steps/s, undisturbed | attacked | ratio | attacks/s | gateway, cores | a new actor joins after |")
-    print("|---|---:|---:|---:|---:|---:|---:|")
-    with tempfile.TemporaryDirectory() as folder, training(Path(folder), token) as (port, run, gateway):
+    print(
+        "| attack | steps/s, undisturbed | attacked | ratio | attacks/s | gateway, cores | a new actor joins after "
+        "| learner, MiB | gateway, MiB |"
+    )
+    print("|---|---:|---:|---:|---:|---:|---:|---:|---:|")
+    with tempfile.TemporaryDirectory() as folder, training(Path(folder), token) as target:
         for kind in options.attacks:
-            show_attack(kind, options, (port, run, gateway), token)
-        log = (run / "logs" / "gateway.log").stat().st_size
+            show_attack(kind, options, target, token)
+        log = (target.run / "logs" / "gateway.log").stat().st_size
     print(f"\ngateway.log: {log / 1000:.1f} KB; load of the machine at the end: {os.getloadavg()[0]:.1f}")
 
 
-def show_attack(kind: str, options: argparse.Namespace, target: tuple[int, Path, int], token: str) -> None:
-    port, run, gateway = target
+def show_attack(kind: str, options: argparse.Namespace, target: Target, token: str) -> None:
     calm, attacked, cores, made, joined = [], [], [], [], []
-    calm.append(measure(options.seconds, run, gateway)[0])
+    calm.append(measure(options.seconds, target)[0])
+    before = after = target.memory()
     for _ in range(options.rounds):
         spawn = multiprocessing.get_context("spawn")
         count, begin, source = spawn.Value("q", 0), spawn.Event(), f"{ADDRESSES}{next(numbers)}"
-        attacker = spawn.Process(target=attack, args=(kind, port, source, token, begin, count))
+        attacker = spawn.Process(target=attack, args=(kind, target.port, source, token, begin, count))
         attacker.start()
         try:
             time.sleep(1.5)  # for its imports
             begin.set()
-            steps, share = measure(options.seconds, run, gateway)
+            steps, share = measure(options.seconds, target)
+            after = target.memory()
             made.append(count.value / options.seconds)
-            joined.append(seconds_to_join(port, token))
+            joined.append(seconds_to_join(target.port, token))
         finally:
             attacker.kill()
             attacker.join()
         attacked.append(steps)
         cores.append(share)
         time.sleep(1.0)
-        calm.append(measure(options.seconds, run, gateway)[0])
+        calm.append(measure(options.seconds, target)[0])
     undisturbed = statistics.mean(calm)
     ratio = statistics.mean(attacked) / undisturbed
+    learner, gateway = (f"{first:.1f} → {last:.1f}" for first, last in zip(before, after, strict=True))
     print(
         f"| {kind.replace('_', ' ')} | {undisturbed:,.0f} | {statistics.mean(attacked):,.0f} | {ratio:.2f} "
-        f"| {statistics.mean(made):,.0f} | {statistics.mean(cores):.2f} | {max(joined):.1f} s |",
+        f"| {statistics.mean(made):,.0f} | {statistics.mean(cores):.2f} | {max(joined):.1f} s "
+        f"| {learner} | {gateway} |",
         flush=True,
     )
 
