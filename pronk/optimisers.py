@@ -81,13 +81,20 @@ class RMSProp(Optimiser):
             self.state["updates"] = torch.zeros((), dtype=torch.int64)
 
     def _follow(self, rate: float) -> None:
-        """w -= rate b, with b = momentum b + g / (sqrt(v) + epsilon)."""
-        square, momentum = self.state["mean_square"], self.state["momentum"]
-        square.mul_(self._config.decay).addcmul_(self._gradient, self._gradient, value=1 - self._config.decay)
-        spread = square.sqrt()
-        if self._config.bias_correction:
-            spread.div_(math.sqrt(1 - self._config.decay ** int(self.state["updates"].add_(1))))
-        momentum.mul_(self._config.momentum).addcdiv_(self._gradient, spread.add_(self._config.epsilon))
+        """w -= rate b, with b = momentum b + g / (sqrt(v) + epsilon).
+
+        For a large network every operation is a walk through all of its memory, so they are as few as can be.
+        """
+        square, momentum, config = self.state["mean_square"], self.state["momentum"], self._config
+        square.mul_(config.decay).addcmul_(self._gradient, self._gradient, value=1 - config.decay)
+        unbias = 1.0
+        if config.bias_correction:
+            unbias = math.sqrt(1 - config.decay ** int(self.state["updates"].add_(1)))
+        spread = square.sqrt().add_(config.epsilon * unbias)  # times `unbias`, as is `value` below
+        if not config.momentum:
+            self._weights.addcdiv_(self._gradient, spread, value=-rate * unbias)
+            return
+        momentum.mul_(config.momentum).addcdiv_(self._gradient, spread, value=unbias)
         self._weights.sub_(momentum, alpha=rate)
 
 
