@@ -93,7 +93,8 @@ def in_words(described: dict[str, Any]) -> str:
     if "anyOf" in described:
         return "; or ".join(in_words(part) for part in described["anyOf"])
     if "enum" in described:
-        return "one of " + ", ".join(map(str, described["enum"]))
+        several = "one of " if len(described["enum"]) > 1 else ""
+        return several + ", ".join(map(str, described["enum"]))
     if "const" in described:
         return str(described["const"])
     kind = described.get("type")
@@ -116,7 +117,9 @@ def _bounds(described: dict[str, Any]) -> list[str]:
         "maximum": "at most",
         "exclusiveMaximum": "below",
     }
-    return [f"{word} {described[key]:,}" for key, word in words.items() if key in described]
+    limits = {key: described[key] for key in words if key in described}
+    # Some versions of pydantic write whole numbers as 0.0.
+    return [f"{words[key]} {int(limit) if limit == int(limit) else limit:,}" for key, limit in limits.items()]
 
 
 def choices_of(described: dict[str, Any]) -> tuple[str, ...]:

@@ -14,6 +14,8 @@ from pronk.envs.gymnasium_ids import make
 from pronk.types import UserError
 
 HERE = Path(__file__).stem
+# Gymnasium before 1.4 closes what it could not make, and warns that this fails.
+UNMADE = "ignore::pytest.PytestUnraisableExceptionWarning"
 
 
 def told(**config: Any) -> str:
@@ -67,6 +69,7 @@ class Sized(Clock):
         ("mistakes:Sized", {"size": 2, "colour": "red"}, "env.kwargs: mistakes:Sized takes no 'colour'"),
     ],
 )
+@pytest.mark.filterwarnings(UNMADE)
 def test_a_wrong_argument_is_told_with_those_that_there_are(name, kwargs, message, monkeypatch):
     monkeypatch.setitem(sys.modules, "mistakes", sys.modules[__name__])
     assert message in told(id=name, kwargs=kwargs)
@@ -195,6 +198,7 @@ def test_a_missing_package_of_an_environment(env, package, fix, folder):
     assert fix in err
 
 
+@pytest.mark.filterwarnings(UNMADE)
 def test_a_wrong_argument_of_an_environment(folder):
     err = train(folder, "CartPole-v1", "env.kwargs.gravitation=10")
     assert "env.kwargs: CartPole-v1 takes no 'gravitation'; it takes " in err
