@@ -17,6 +17,7 @@ NUMBERS = {
         "-+0123456789.",
     ),
 }
+OTHER_BREAKS = set("\x85\u2028\u2029")
 DEEPEST = 50
 FAST_LENGTH = 16_000  # characters: libyaml overflows its stack where a longer text is nested tens of thousands deep
 MOST_VALUES = 100_000
@@ -48,7 +49,12 @@ class Dumper(yaml.SafeDumper):
 
     yaml_implicit_resolvers = _without_numbers(yaml.SafeDumper.yaml_implicit_resolvers)
 
+    def represent_text(self, text: str) -> yaml.ScalarNode:
+        """Escape the breaks that YAML 1.1 has besides the newline: written as they are, they are read as spaces."""
+        return self.represent_scalar("tag:yaml.org,2002:str", text, style='"' if OTHER_BREAKS & set(text) else None)
 
+
+Dumper.add_representer(str, Dumper.represent_text)
 for _tag, (_pattern, _first) in NUMBERS.items():
     Loader.add_implicit_resolver(_tag, _pattern, list(_first))
     Dumper.add_implicit_resolver(_tag, _pattern, list(_first))

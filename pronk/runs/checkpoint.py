@@ -14,12 +14,12 @@ import contextlib
 import math
 import os
 import re
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
 from pronk.runs.atomic import atomic_file, replace_with_copy
+from pronk.runs.sealed import SealedFile, check_archive
 from pronk.types import UserError
 
 FORMAT = 1  # raise it when a checkpoint's content changes
@@ -120,9 +120,7 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     import torch
 
     try:
-        with zipfile.ZipFile(path) as archive:  # torch reads it without looking at the checksums
-            if (damaged := archive.testzip()) is not None:
-                raise ValueError(f"the checksum of {damaged} is wrong: the file is damaged")
+        check_archive(path)
         state = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # a torn or foreign file can fail in any way
         reason = (str(error).splitlines() or [type(error).__name__])[0]
@@ -149,4 +147,6 @@ def save_tensors(path: Path, state: dict[str, Any]) -> None:
     import torch
 
     with atomic_file(path) as file:
-        torch.save(state, file)
+        sealed = SealedFile(file)
+        torch.save(state, sealed)  # type: ignore[arg-type]  # it can only be written to
+        sealed.seal()

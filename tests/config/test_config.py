@@ -3,7 +3,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pronk.config import Config, load_config, preset_names, validate
-from pronk.config.plain_yaml import parse
+from pronk.config.plain_yaml import dump, parse
 from pronk.types import UserError
 
 
@@ -312,3 +312,10 @@ def test_a_resumed_run_forgets_where_it_paused() -> None:
     config = load_config("catch", ["run.pause_steps=1000", "run.total_steps=5000"])
     assert config.without_host().run.pause_steps is None
     assert config.without_host().run.total_steps == 5000
+
+
+@pytest.mark.parametrize(
+    "text", ["\x85", "\u2028", "a\u2029b: ", "é\x85", "\n", "\r", "\t", "\ufeff", "12:30", "010", "1e-3"]
+)
+def test_any_text_is_read_back_as_it_was_written(text: str) -> None:
+    assert parse(dump({text: [text]})) == {text: [text]}

@@ -138,20 +138,33 @@ def test_checkpoint_torn_anywhere_falls_back_to_the_one_before(run: RunDirectory
         assert (found["metrics"]["env_steps"], len(problems)) == (100, 1)
 
 
-def test_a_flipped_bit_is_noticed_or_harmless(run: RunDirectory) -> None:
+def test_a_flipped_bit_is_noticed_unless_it_only_says_that_there_is_a_digest(run: RunDirectory) -> None:
     run.checkpoints.save(state(100), keep=3)
     newest = run.checkpoints.save(state(200), keep=3)
-    whole, expected = newest.read_bytes(), state(200)
-    noticed, dice = 0, random.Random(1)
-    for _ in range(300):
-        at = dice.randrange(len(whole))
+    whole, dice = newest.read_bytes(), random.Random(1)
+    comment = b"..sha256:" + bytes(64)  # with its length
+    for at in (
+        *dice.sample(range(len(whole)), 300),
+        *range(len(whole) - 300, len(whole)),
+    ):  # the directory is at the end
         newest.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << dice.randrange(8)]) + whole[at + 1 :])
         found, problems = run.checkpoints.restore()
-        noticed += len(problems)
-        if not problems:  # it was in the padding between two tensors
-            assert found["metrics"] == expected["metrics"]
-            assert torch.equal(found["learner"]["network"], expected["learner"]["network"])
-    assert noticed > 200
+        if problems or at < len(whole) - len(comment):
+            assert (found["metrics"]["env_steps"], len(problems)) == (100, 1), at
+        else:
+            assert torch.equal(found["learner"]["network"], state(200)["learner"]["network"])
+
+
+def test_a_checkpoint_of_before_the_digest_is_read_and_has_its_checksums(tmp_path: Path) -> None:
+    path = tmp_path / "old.pt"
+    torch.save({"format": 1, **state(100)}, path)
+    assert load_checkpoint(path)["metrics"]["env_steps"] == 100
+    weights = state(100)["learner"]["network"].numpy().tobytes()
+    whole = path.read_bytes()
+    assert whole.count(weights) == 1
+    path.write_bytes(whole.replace(weights, bytes(len(weights))))
+    with pytest.raises(UserError, match="is wrong: the file is damaged"):
+        load_checkpoint(path)
 
 
 @pytest.mark.parametrize("missing", ["learner", "metrics", "config"])
