@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import io
 import os
 import socket
 import string
@@ -33,7 +32,7 @@ from pronk.config.xingtian import convert
 from pronk.dashboard.server import FILES, PAGES, QUESTIONS, Server
 from pronk.processes.messages import Message, decode
 from pronk.runs import json_lines
-from pronk.runs.checkpoint import FORMAT, PARTS, load_checkpoint
+from pronk.runs.checkpoint import FORMAT, PARTS, load_checkpoint, save_tensors
 from pronk.transport.frames import HEADER, MAGIC, Frame, InvalidFrame, Kind, unpack, unpack_json
 from pronk.transport.validation import LARGEST, InvalidUnroll, Magnitudes, validate_unroll
 from pronk.types import UserError
@@ -149,11 +148,11 @@ def test_lines_of_metrics(line: bytes) -> None:
 
 
 @pytest.fixture(scope="module")
-def saved() -> bytes:
-    file = io.BytesIO()
+def saved(tmp_path_factory: Any) -> bytes:
+    path = tmp_path_factory.mktemp("saved") / "saved.pt"
     state: dict[str, Any] = {part: {} for part in PARTS} | {"learner": {"network": {"weight": torch.arange(8.0)}}}
-    torch.save({"format": FORMAT, **state}, file)
-    return file.getvalue()
+    save_tensors(path, {"format": FORMAT, **state})
+    return path.read_bytes()
 
 
 @fuzz
